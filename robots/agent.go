@@ -1,0 +1,55 @@
+package robots
+
+import "strings"
+
+// everyone is the name that means every bot.
+const everyone = "*"
+
+// agentNames gives the names that a user-agent value goes by: its whole first
+// word, less a "/version" and a "*" at the end (MJ12bot, archive.org_bot), and
+// the letters, "-" and "_" that it begins with, which is all that RFC 9309
+// 2.2.1 lets a product token hold. Either may be "".
+func agentNames(value string) (name, lead string) {
+	name = agentName(value)
+	if name == everyone {
+		return everyone, everyone
+	}
+	end := 0
+	for end < len(value) && (isLetter(value[end]) || value[end] == '-' || value[end] == '_') {
+		end++
+	}
+	return name, value[:end]
+}
+
+// agentName is the name that a product token, or a user-agent value, spells
+// whole; "" if there is none.
+func agentName(value string) string {
+	name := trimSpace(value)
+	for i := range len(name) {
+		if isSpace(name[i]) {
+			name = name[:i]
+			break
+		}
+	}
+	if name == everyone {
+		return everyone
+	}
+	name, _, _ = strings.Cut(name, "/")
+	name = strings.TrimSuffix(name, "*")
+	if name == everyone {
+		return "" // "**" and "*/1" are nobody's name
+	}
+	return name
+}
+
+// appendLower appends s with its ASCII letters in lower case.
+func appendLower(dst []byte, s string) []byte {
+	for i := range len(s) {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}

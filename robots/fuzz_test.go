@@ -1,0 +1,214 @@
+package robots
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// seeds gives the bodies of testdata, and of the conformance data where they are.
+func seeds(f *testing.F) []string {
+	var all []string
+	files, err := filepath.Glob("testdata/verdicts/*.txt")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no files in testdata/verdicts: %v", err)
+	}
+	for _, name := range files {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, string(archive.Files[0].Data))
+	}
+	all = append(all,
+		"\xEF\xBBUser-agent: *\rDisallow: /a\r\nAllow: /a/*$\n\rDisallow: /\x00x\nallow: /%2A%24%zz%",
+		"user-agent:a\nuser-agent:*\ndisallow:/*?\nuser-agent:b\nallow:*\ndisallow:**$\n",
+		"User-agent: *\nDisallow: /\nAllow: /\n", "UserAgent \xff\nAllow *0\n", "User-agent: *\nDisallow: *\n", "User-agent: *\nAllow: /\nDisallow: /*\n")
+	if dir := os.Getenv("ROBOTSPROXY_CONFORMANCE"); dir != "" {
+		i := 0
+		eachRealFile(f, dir, func(name string, body []byte) {
+			if i++; i%40 == 0 && len(body) < 3000 {
+				all = append(all, string(body))
+			}
+		})
+	}
+	return all
+}
+
+var seedPaths = []string{
+	"/", "/a", "/a/b.php?x=1", "/~user/%7Euser/", "/a/../b/./c/%2e%2E/", "/shop/open?sort=1&page=2",
+	"/%2A*%24$%zz%4", "", "?q", "//a//", "/\xff\x00é |", "/.a/..b/...", "/a/..?/../",
+}
+
+// FuzzMatch compares the compiled matcher with the reference, and the extent with
+// the verdict, for every name that the file has and one that it hasn't.
+func FuzzMatch(f *testing.F) {
+	for i, body := range seeds(f) {
+		f.Add(body, seedPaths[i%len(seedPaths)])
+	}
+	for _, path := range seedPaths {
+		f.Add("User-agent: *\nDisallow: /*a\nDisallow: /~user\nAllow: /$\nDisallow: /%2A*%24\n", path)
+	}
+	f.Fuzz(func(t *testing.T, body, path string) {
+		if len(body) > 1<<14 || len(path) > 1<<10 {
+			t.Skip("the reference is slow")
+		}
+		file, reference := Parse([]byte(body)), referenceParse(body)
+		names := map[string]bool{"nobody-of-this-name": true}
+		for name := range file.groups {
+			names[name] = true
+		}
+		for name := range names {
+			checkAgainst(t, file, reference, name, path)
+		}
+	})
+}
+
+func checkAgainst(t *testing.T, file *File, reference *referenceFile, name, path string) {
+	t.Helper()
+	want, hasGroup := reference.verdict(name, path)
+	group, token := file.Group([]string{name})
+	if (group != nil) != hasGroup {
+		t.Fatalf("%q: group is %v (by %q), the reference says %v", name, group, token, hasGroup)
+	}
+	if group == nil {
+		return
+	}
+	got := group.Match(path)
+	if (got == nil) != (want == nil) || got != nil && *got != *want {
+		t.Fatalf("%q at %q: %+v, the reference says %+v", name, path, got, want)
+	}
+	allowed := got == nil || got.Allow
+	if e := group.Extent(); e == Everything && !allowed || e == Nothing && allowed {
+		t.Fatalf("%q: extent is %v, but the verdict on %q is %v by %+v", name, e, path, allowed, got)
+	}
+}
+
+// FuzzSpelling writes one path in two ways, which must meet the same rule.
+func FuzzSpelling(f *testing.F) {
+	for i, body := range seeds(f) {
+		f.Add(body, seedPaths[i%len(seedPaths)], uint64(i))
+	}
+	f.Fuzz(func(t *testing.T, body, path string, seed uint64) {
+		other := respell(path, rand.New(rand.NewPCG(seed, 0)))
+		for _, group := range Parse([]byte(body)).groups {
+			a, b := group.Match(path), group.Match(other)
+			if a != b {
+				t.Fatalf("%q meets %+v, but %q meets %+v", path, a, other, b)
+			}
+		}
+		a, b := Target{Path: path}, Target{Path: other}
+		if a.IsRobotsTxt() != b.IsRobotsTxt() {
+			t.Fatalf("one of %q and %q is robots.txt", path, other)
+		}
+	})
+}
+
+// respell writes a path in an equivalent way (RFC 3986 6.2.2).
+func respell(path string, random *rand.Rand) string {
+	var b strings.Builder
+	query := false
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		octet, escaped := unescape(path[i:])
+		escaped = escaped && c == '%'
+		switch coin := random.IntN(2) == 0; {
+		case escaped && isUnreserved(octet):
+			b.WriteByte(octet)
+			i += 2
+		case escaped:
+			b.WriteString([]string{strings.ToUpper(path[i : i+3]), strings.ToLower(path[i : i+3])}[random.IntN(2)])
+			i += 2
+		case c == '%':
+			// What follows a stray % is let be: it could be taken for its hex.
+			return b.String() + path[i:]
+		case coin && (isUnreserved(c) || classes[c] == unsafeOctet):
+			fmt.Fprintf(&b, "%%%02x", c)
+		case coin && c == '/' && !query && i > 0:
+			b.WriteString([]string{"/./", "/x/../", "/%2e/", "/y/%2E./"}[random.IntN(4)])
+		default:
+			query = query || c == '?'
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// FuzzCut holds that what a cut file says is what the whole one says first.
+func FuzzCut(f *testing.F) {
+	for i, body := range seeds(f) {
+		f.Add(body, int64(i*37%max(1, len(body))))
+	}
+	f.Fuzz(func(t *testing.T, body string, max int64) {
+		if max < 0 || max >= int64(len(body)) {
+			t.Skip("nothing is cut")
+		}
+		whole := read(trimMark(body))
+		cut := read(trimMark(string(Cut([]byte(body)[:max+1], max))))
+		if !begins(whole.rules, cut.rules) || !begins(whole.sitemaps, cut.sitemaps) {
+			t.Errorf("cut at %d: rules %+v, sitemaps %q; whole: %+v, %q", max, cut.rules, cut.sitemaps, whole.rules, whole.sitemaps)
+		}
+		for name, group := range cut.groups {
+			if whole.groups[name] == nil || !begins(whole.groups[name].sections, group.sections) {
+				t.Errorf("cut at %d: %q is named otherwise than in the whole", max, name)
+			}
+		}
+	})
+}
+
+func begins[T comparable](whole, part []T) bool {
+	return len(part) <= len(whole) && slices.Equal(whole[:len(part)], part)
+}
+
+// FuzzTarget holds that an accepted URL has the host, port and path that the
+// standard library, which dials, reads in it.
+func FuzzTarget(f *testing.F) {
+	for _, c := range targetCases {
+		f.Add(c.url)
+	}
+	for _, s := range badURLs {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		target, err := ParseTarget(raw)
+		if err != nil {
+			if target != (Target{}) {
+				t.Fatalf("%q: %+v beside the error %v", raw, target, err)
+			}
+			return
+		}
+		o := target.Origin
+		if again, err := ParseOrigin(o.String()); err != nil || again != o {
+			t.Fatalf("%q has origin %s, which reads as %+v, %v", raw, o, again, err)
+		}
+		if target.Path == "" || target.Path[0] != '/' || strings.Contains(target.Path, "#") {
+			t.Fatalf("%q has path %q", raw, target.Path)
+		}
+		if !strings.Contains(raw, target.Path[1:]) {
+			t.Fatalf("%q has path %q, which is not as written", raw, target.Path)
+		}
+		u, err := url.Parse(raw)
+		if err != nil {
+			return // net/http answers it with 400
+		}
+		dialled := u.Hostname()
+		if strings.Contains(dialled, ":") {
+			dialled = "[" + dialled + "]"
+		}
+		host, err := parseHost(dialled)
+		if err != nil || host != o.Host || u.Port() != "" && strings.TrimLeft(u.Port(), "0") != o.Port {
+			t.Fatalf("%q has origin %s, but net/url reads host %q, port %q (%v)", raw, o, dialled, u.Port(), err)
+		}
+		u.Fragment, u.RawFragment = "", ""
+		if u.Opaque == "" && !u.ForceQuery && u.RawQuery != "" && !strings.HasSuffix(target.Path, "?"+u.RawQuery) {
+			t.Fatalf("%q has path %q, but net/url reads query %q", raw, target.Path, u.RawQuery)
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package robots
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// index is a set of a file's rules, ready to be asked for the one that decides.
+// It names rules by their place in the file: small, and nothing for the garbage
+// collector to follow.
+type index struct {
+	rules []rule // all of the file
+	plain []prefix
+	wild  wild
+	reach reach
+}
+
+// prefix is an entry of the index of plain rules, which is in order of text.
+type prefix struct {
+	text   string // that of at least one plain rule
+	best   int32  // of the plain rules whose text this one begins with
+	parent int32  // the longest other entry whose text this one begins with, or -1
+}
+
+// newIndex makes an index of some of the file's rules.
+func newIndex(rules []rule, ids []int32) *index {
+	x := &index{rules: rules}
+	plain := make([]int32, 0, len(ids))
+	var wild []int32
+	for _, id := range ids {
+		r := &rules[id]
+		x.reach.add(r)
+		if r.plain {
+			plain = append(plain, id)
+		} else {
+			wild = append(wild, id)
+		}
+	}
+	x.plain = newPrefixes(rules, plain)
+	x.wild = newWild(rules, wild)
+	return x
+}
+
+func newPrefixes(rules []rule, ids []int32) []prefix {
+	slices.SortFunc(ids, func(a, b int32) int { return strings.Compare(rules[a].text, rules[b].text) })
+	better := func(a, b int32) int32 {
+		if rules[a].beats(&rules[b]) {
+			return a
+		}
+		return b
+	}
+	out := make([]prefix, 0, len(ids))
+	for _, id := range ids {
+		p := prefix{text: rules[id].text, best: id, parent: int32(len(out) - 1)}
+		if p.parent >= 0 && out[p.parent].text == p.text {
+			out[p.parent].best = better(id, out[p.parent].best)
+			continue
+		}
+		// In this order every prefix of the text that is there is the last one
+		// or one that the last one begins with.
+		for p.parent >= 0 && !strings.HasPrefix(p.text, out[p.parent].text) {
+			p.parent = out[p.parent].parent
+		}
+		if p.parent >= 0 {
+			p.best = better(id, out[p.parent].best)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// match returns the better of best and the rule of the index that decides about
+// a path in normal form.
+func (x *index) match(path string, best *rule) *rule {
+	if r := x.matchPlain(path); r != nil && r.beats(best) {
+		best = r
+	}
+	return x.wild.match(x.rules, path, best)
+}
+
+func (x *index) matchPlain(path string) *rule {
+	// All texts that the path begins with are the greatest text that isn't
+	// greater than the path, or begin that text.
+	after, _ := slices.BinarySearchFunc(x.plain, path, func(p prefix, path string) int {
+		return cmp.Or(strings.Compare(p.text, path), -1) // an equal text comes before
+	})
+	if after == 0 {
+		return nil
+	}
+	p := &x.plain[after-1]
+	common := commonPrefix(p.text, path)
+	for len(p.text) > common {
+		if p.parent < 0 {
+			return nil
+		}
+		p = &x.plain[p.parent]
+	}
+	return &x.rules[p.best]
+}
+
+func commonPrefix(a, b string) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// reach is what the weights of a set of rules tell about its extent.
+type reach struct {
+	allow, disallow       int32 // the greatest weight; 0 if there is none
+	allowAll, disallowAll int32 // the same of the rules that match every path
+}
+
+func (x *reach) add(r *rule) {
+	all := int32(0)
+	if r.plain && (r.text == "" || r.text == "/") {
+		all = r.weight
+	}
+	if r.Allow {
+		x.allow, x.allowAll = max(x.allow, r.weight), max(x.allowAll, all)
+	} else {
+		x.disallow, x.disallowAll = max(x.disallow, r.weight), max(x.disallowAll, all)
+	}
+}
+
+func (x *reach) join(y reach) {
+	x.allow, x.allowAll = max(x.allow, y.allow), max(x.allowAll, y.allowAll)
+	x.disallow, x.disallowAll = max(x.disallow, y.disallow), max(x.disallowAll, y.disallowAll)
+}
+
+// extent relies on this: a rule that matches every path beats all lighter ones,
+// and an Allow and a Disallow never weigh the same.
+func (x *reach) extent() Extent {
+	switch {
+	case x.disallow == 0 || x.allowAll > x.disallow:
+		return Everything
+	case x.disallowAll > x.allow:
+		return Nothing
+	default:
+		return Part
+	}
+}

@@ -1,0 +1,250 @@
+package robots
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxLine is how many octets of a line count; Google's parser has this bound.
+const maxLine = 16663
+
+// Parse reads a robots.txt. It never fails: what cannot be read says nothing
+// (RFC 9309 2.2). The time and room it takes grow with the length of the body,
+// whatever is in it. It keeps nothing of body.
+func Parse(body []byte) *File {
+	text := trimMark(string(body))
+	return read(text).compile(len(text))
+}
+
+func read(text string) *parser {
+	p := &parser{groups: make(map[string]*Group)}
+	// Room for the rules at once: growing would copy them over and over. Most
+	// lines are rules, and most rules are longer than 16 octets.
+	p.expect = 1 + min(strings.Count(text, "\n"), len(text)/16)
+	eachLine(text, p.line)
+	return p
+}
+
+// trimMark cuts a byte-order mark, or the first one or two octets of one.
+func trimMark(text string) string {
+	for _, octet := range []string{"\xEF", "\xBB", "\xBF"} {
+		var found bool
+		if text, found = strings.CutPrefix(text, octet); !found {
+			break
+		}
+	}
+	return text
+}
+
+// eachLine calls do with the lines of text and their numbers. They end with LF,
+// CR or CRLF.
+func eachLine(text string, do func(number int, line string)) {
+	// Where the next LF and CR are is found once for each, so that a file with
+	// only one kind isn't searched to its end for the other at every line.
+	at := 0
+	next := func(c byte) int {
+		if i := strings.IndexByte(text[at:], c); i >= 0 {
+			return at + i
+		}
+		return len(text)
+	}
+	lf, cr := next('\n'), next('\r')
+	for number := 1; ; number++ {
+		end := min(lf, cr)
+		do(number, text[at:end])
+		if end == len(text) {
+			return
+		}
+		at = end + 1
+		if end == cr {
+			if strings.HasPrefix(text[at:], "\n") {
+				at++
+			}
+			cr = next('\r')
+		}
+		if lf < at {
+			lf = next('\n')
+		}
+	}
+}
+
+// A field is what a line is about.
+type field int
+
+const (
+	unknown field = iota
+	userAgent
+	allow
+	disallow
+	sitemap
+	crawlDelay
+)
+
+// fields are the spellings that are taken for each field; a longer name that
+// begins so is taken too. They are those of Google's parser and, in the same
+// spirit, of Crawl-delay, which it doesn't know.
+var fields = []struct {
+	prefix string
+	field  field
+}{
+	{"disallow", disallow},
+	{"allow", allow},
+	{"user-agent", userAgent},
+	{"useragent", userAgent},
+	{"user agent", userAgent},
+	{"sitemap", sitemap},
+	{"site-map", sitemap},
+	{"crawl-delay", crawlDelay},
+	{"crawldelay", crawlDelay},
+	{"crawl delay", crawlDelay},
+	{"dissallow", disallow},
+	{"dissalow", disallow},
+	{"disalow", disallow},
+	{"diasllow", disallow},
+	{"disallaw", disallow},
+}
+
+// splitLine gives the field and the value of a line.
+func splitLine(line string) (field, string) {
+	line = line[:min(len(line), maxLine)]
+	line, _, _ = strings.Cut(line, "\x00")
+	line, _, _ = strings.Cut(line, "#")
+	line = trimSpace(line)
+	end := strings.IndexByte(line, ':')
+	if end < 0 {
+		// Some forget the colon; exactly two words leave no doubt.
+		end = strings.IndexAny(line, " \t")
+		if end < 0 || strings.ContainsAny(strings.TrimLeft(line[end:], " \t"), " \t") {
+			return unknown, ""
+		}
+	}
+	key := trimSpace(line[:end])
+	for _, f := range fields {
+		if hasPrefixFold(key, f.prefix) {
+			return f.field, trimSpace(line[end+1:])
+		}
+	}
+	return unknown, ""
+}
+
+// section is a group as it is written: user-agent lines, then rules.
+type section struct {
+	first   int32 // of its rules, among all
+	delay   time.Duration
+	delayed bool
+	blank   Rule // see Group.Blank
+}
+
+type parser struct {
+	groups   map[string]*Group
+	sections []section
+	rules    []rule
+	expect   int // rules to make room for at first
+	sitemaps []string
+	ruled    bool // a rule came after the last user-agent line
+}
+
+func (p *parser) line(number int, line string) {
+	switch field, value := splitLine(line); field {
+	case userAgent:
+		p.userAgent(value)
+	case allow, disallow:
+		if len(p.sections) == 0 {
+			return
+		}
+		// Also a rule that can match nothing ends the run of user-agent lines.
+		p.ruled = true
+		line := Rule{Allow: field == allow, Pattern: value, Line: number}
+		if value == "" {
+			s := &p.sections[len(p.sections)-1]
+			s.blank = firstBlank(s.blank, line)
+		}
+		if r, ok := newRule(line); ok {
+			if p.rules == nil {
+				p.rules = make([]rule, 0, p.expect)
+			}
+			p.rules = append(p.rules, r)
+		}
+	case sitemap:
+		if value != "" {
+			p.sitemaps = append(p.sitemaps, value)
+		}
+	case crawlDelay:
+		if len(p.sections) == 0 {
+			return
+		}
+		s := &p.sections[len(p.sections)-1]
+		if !s.delayed {
+			s.delay, s.delayed = parseDelay(value)
+		}
+	}
+}
+
+// firstBlank is the one of two empty rules, in the order of the file, that
+// Group.Blank names.
+func firstBlank(a, b Rule) Rule {
+	if a.Line == 0 || b.Allow && !a.Allow {
+		return b
+	}
+	return a
+}
+
+func (p *parser) userAgent(value string) {
+	if len(p.sections) == 0 || p.ruled {
+		p.sections = append(p.sections, section{first: int32(len(p.rules))})
+		p.ruled = false
+	}
+	name, lead := agentNames(value)
+	p.address(name)
+	if lead != name {
+		p.address(lead)
+	}
+}
+
+// address adds the section that is being read to the group of a name.
+func (p *parser) address(name string) {
+	if name == "" {
+		return
+	}
+	var stack [64]byte
+	lower := appendLower(stack[:0], name)
+	g := p.groups[string(lower)]
+	if g == nil {
+		g = &Group{name: string(lower)}
+		p.groups[g.name] = g
+	}
+	at := int32(len(p.sections) - 1)
+	if n := len(g.sections); n == 0 || g.sections[n-1] != at {
+		g.sections = append(g.sections, at)
+	}
+}
+
+// parseDelay reads a number of seconds.
+func parseDelay(s string) (time.Duration, bool) {
+	if strings.Trim(s, "0123456789.") != "" {
+		return 0, false // ParseFloat would take a sign, an exponent, NaN
+	}
+	seconds, err := strconv.ParseFloat(s, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, false
+	}
+	const most = 1 << 30 // seconds, 34 years; a Duration holds nine times that
+	return time.Duration(min(seconds, most) * float64(time.Second)), true
+}
+
+// trimSpace is strings.TrimSpace for ASCII: U+0085 and U+00A0 are text here.
+func trimSpace(s string) string {
+	for s != "" && isSpace(s[0]) {
+		s = s[1:]
+	}
+	for s != "" && isSpace(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && s[0]|0x20 == prefix[0] && strings.EqualFold(s[:len(prefix)], prefix)
+}

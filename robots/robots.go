@@ -1,0 +1,122 @@
+// Package robots is robots.txt as a language (RFC 9309): what a file says,
+// whom it addresses, which of its rules decides about a URL, and which file
+// governs that URL. It does no I/O, knows no clock and logs nothing.
+//
+// Parse compiles a file once; asking it is then cheap, and safe for concurrent
+// use.
+package robots
+
+import "time"
+
+// File is a parsed robots.txt. It does not change after Parse.
+type File struct {
+	groups   map[string]*Group // by lower-case name; "*" is everyone
+	sitemaps []string
+	size     int64
+}
+
+// Sitemaps gives the values of the file's Sitemap lines, as written, in order.
+// They belong to no group (RFC 9309 2.2.4). The caller must not change them.
+func (f *File) Sitemaps() []string { return f.sitemaps }
+
+// Size is about how much memory the file holds, in bytes.
+func (f *File) Size() int64 { return f.size }
+
+// Group finds the group that rules a bot of these product tokens, most specific
+// first: the first token that any group names, else everyone's group. It
+// returns the token that chose it, or "*" if none of them did; nil and "" if
+// the file has no group for this bot (RFC 9309 2.2.1).
+//
+// A token may carry a version ("ExampleBot/1.0"), which names nobody and is
+// left out; "*" means everyone. Case doesn't count.
+func (f *File) Group(tokens []string) (*Group, string) {
+	for _, token := range tokens {
+		if g := f.named(agentName(token)); g != nil {
+			return g, token
+		}
+	}
+	if g := f.groups[everyone]; g != nil {
+		return g, everyone
+	}
+	return nil, ""
+}
+
+func (f *File) named(name string) *Group {
+	if name == "" {
+		return nil
+	}
+	var stack [64]byte
+	return f.groups[string(appendLower(stack[:0], name))]
+}
+
+// Group is all that a file says to one bot. Groups that name the same bot are
+// one (RFC 9309 2.2.1).
+type Group struct {
+	name     string
+	sections []int32  // that name the bot; only while the file is compiled
+	indexes  []*index // of these sections, or one of all of them
+	extent   Extent
+	delay    time.Duration
+	delayed  bool
+	blank    Rule // its Line is 0 if there is none
+}
+
+// Name is the name under which the file addresses the bot, in lower case; "*"
+// for everyone.
+func (g *Group) Name() string { return g.name }
+
+// CrawlDelay is the first delay that the group states; false if it states none.
+func (g *Group) CrawlDelay() (time.Duration, bool) { return g.delay, g.delayed }
+
+// Extent says whether the group's rules make any difference between paths.
+func (g *Group) Extent() Extent { return g.extent }
+
+// Match returns the rule that decides about a path with its query, as a client
+// writes it: of the rules that match, the longest; of several as long an Allow;
+// of several such the first in the file (RFC 9309 2.2.2). Where no rule matches
+// it returns nil, which means that the path is allowed. It allocates nothing.
+//
+// That /robots.txt itself is always allowed is the caller's to say.
+func (g *Group) Match(path string) *Rule {
+	var best *rule
+	withNormal(path, func(normal string) {
+		for _, x := range g.indexes {
+			best = x.match(normal, best)
+		}
+	})
+	if best == nil {
+		return nil
+	}
+	return &best.Rule
+}
+
+// Blank is the group's rule with an empty value, an Allow before a Disallow, the
+// first in the file; nil if it has none. It matches nothing and decides nothing,
+// but where no rule matches it is the line that says so: "Disallow:" is how a
+// site writes that it disallows nothing.
+func (g *Group) Blank() *Rule {
+	if g.blank.Line == 0 {
+		return nil
+	}
+	return &g.blank
+}
+
+// Extent is how far a group's rules reach.
+type Extent int
+
+const (
+	Part       Extent = iota // the path decides
+	Everything               // no path is disallowed
+	Nothing                  // every path but /robots.txt is disallowed
+)
+
+func (e Extent) String() string {
+	switch e {
+	case Everything:
+		return "everything"
+	case Nothing:
+		return "nothing"
+	default:
+		return "part"
+	}
+}

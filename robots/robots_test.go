@@ -1,0 +1,339 @@
+package robots
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// eachRealFile calls do with every robots.txt of the conformance data's real sites.
+func eachRealFile(t testing.TB, dir string, do func(name string, body []byte)) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, "realworld.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	unzipped, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := tar.NewReader(unzipped); ; {
+		header, err := in.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		body, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(header.Name, body)
+	}
+}
+
+// TestRealFiles parses every real file, and compares some with the reference.
+func TestRealFiles(t *testing.T) {
+	files, rules := 0, 0
+	eachRealFile(t, conformanceDir(t), func(name string, body []byte) {
+		files++
+		file := Parse(body)
+		group, _ := file.Group(nil)
+		if group == nil {
+			return
+		}
+		own := read(string(body)).rules
+		rules += len(own)
+		if files%25 != 0 || len(body) > 1<<14 {
+			return
+		}
+		reference := referenceParse(string(body))
+		for i := range 8 {
+			path := "/"
+			if len(own) > 0 {
+				path = strings.NewReplacer("*", "/x", "$", "").Replace(own[i*len(own)/8].Pattern)
+			}
+			checkAgainst(t, file, reference, "*", path)
+			checkAgainst(t, file, reference, "googlebot", path+"?a=b")
+		}
+	})
+	if files < 4000 || rules < 50000 {
+		t.Errorf("only %d files with %d rules", files, rules)
+	}
+}
+
+func TestCrawlDelay(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"1": time.Second, "2.5": 2500 * time.Millisecond, ".5": time.Second / 2, "3.": 3 * time.Second, "0": 0, "0.0": 0, " 7 # s": 7 * time.Second,
+		"99999999999999999999999": (1 << 30) * time.Second, strings.Repeat("9", 400): (1 << 30) * time.Second,
+		"": -1, "-1": -1, "+1": -1, "1e3": -1, "0x10": -1, "NaN": -1, "inf": -1, "1s": -1, "1 s": -1, "1,5": -1, "1.2.3": -1, ".": -1, "ten": -1,
+	} {
+		group, _ := Parse([]byte("User-agent: *\nCrawl-delay: " + value)).Group(nil)
+		if got, ok := group.CrawlDelay(); ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: %v, %v; want %v", value, got, ok, want)
+		}
+	}
+}
+
+// An empty rule decides nothing, but is known.
+func TestBlank(t *testing.T) {
+	for _, c := range []struct {
+		body string
+		line int
+	}{
+		{"User-agent: *\nDisallow: /a", 0},
+		{"User-agent: *\nDisallow: /a\nDisallow:", 3},
+		{"User-agent: *\nDisallow:\nDisallow:", 2},
+		{"User-agent: *\nDisallow:\nAllow: # nothing\nAllow:", 3},
+		{"User-agent: *\nDisallow:\nUser-agent: other\nAllow:\nUser-agent: *\nAllow:", 6},
+		{"Disallow:\nUser-agent: *\nDisallow: /", 0},
+	} {
+		group, _ := Parse([]byte(c.body)).Group(nil)
+		line := 0
+		if blank := group.Blank(); blank != nil {
+			line = blank.Line
+		}
+		if line != c.line {
+			t.Errorf("%q: line %d, want %d", c.body, line, c.line)
+		}
+		if rule := group.Match("/b"); rule != nil && rule.Pattern == "" {
+			t.Errorf("%q: an empty rule decided", c.body)
+		}
+	}
+}
+
+func TestFirstCrawlDelayOfTheGroup(t *testing.T) {
+	file := Parse([]byte("Crawl-delay: 1\nUser-agent: a\nCrawl-delay: x\nCRAWLDELAY: 2\nCrawl-delay: 3\nDisallow: /\nCrawl-delay: 4\n" +
+		"User-agent: b\nDisallow: /\nUser-agent: a\nUser-agent: b\nCrawl delay: 5\nUser-agent: *\nAllow: /\n"))
+	for name, want := range map[string]time.Duration{"a": 2 * time.Second, "b": 5 * time.Second, "c": 5 * time.Second} {
+		group, _ := file.Group([]string{name})
+		if got, ok := group.CrawlDelay(); !ok || got != want {
+			t.Errorf("%s: %v, %v; want %v", name, got, ok, want)
+		}
+	}
+}
+
+func TestExtent(t *testing.T) {
+	for rules, want := range map[string]Extent{
+		"":                                     Everything,
+		"Disallow:":                            Everything,
+		"Allow: /":                             Everything,
+		"Disallow: nothing":                    Everything,
+		"Disallow: /\nAllow: /":                Everything,
+		"Disallow: /\nAllow: /*":               Everything,
+		"Disallow: /a\nAllow: /***":            Everything,
+		"Disallow: /":                          Nothing,
+		"Disallow: *":                          Nothing,
+		"Disallow: /*":                         Nothing,
+		"Disallow: /**$":                       Nothing,
+		"Disallow: /*\nAllow: /":               Nothing,
+		"Disallow: /\nDisallow: /a\nAllow: *":  Part,
+		"Disallow: /a":                         Part,
+		"Disallow: /$":                         Part,
+		"Disallow: /*a":                        Part,
+		"Disallow: /\nAllow: /a":               Part,
+		"Disallow: /\nAllow: /$":               Part,
+		"Disallow: /aa\nAllow: /":              Part,
+		"Disallow: /aa\nAllow: /*":             Part,
+		"Disallow: /\nUser-agent: *\nAllow: /": Everything,
+	} {
+		group, _ := Parse([]byte("User-agent: *\n" + rules)).Group(nil)
+		if got := group.Extent(); got != want {
+			t.Errorf("%q: %v, want %v", rules, got, want)
+		}
+	}
+}
+
+func TestGroupTellsItsToken(t *testing.T) {
+	file := Parse([]byte("User-agent: MyBot\nDisallow: /\nUser-agent: *\nAllow: /"))
+	for _, c := range []struct {
+		tokens      []string
+		name, token string
+	}{
+		{[]string{"Other", "MyBot"}, "mybot", "MyBot"},
+		{[]string{" mybot/1.0 (+https://example.org) "}, "mybot", " mybot/1.0 (+https://example.org) "},
+		{[]string{"*", "MyBot"}, "*", "*"},
+		{[]string{"", "/", "My"}, "*", "*"},
+		{nil, "*", "*"},
+	} {
+		group, token := file.Group(c.tokens)
+		if group.Name() != c.name || token != c.token {
+			t.Errorf("%q: group %q by %q, want %q by %q", c.tokens, group.Name(), token, c.name, c.token)
+		}
+	}
+	if group, token := Parse(nil).Group([]string{"MyBot", "*"}); group != nil || token != "" {
+		t.Errorf("no group: %v, %q", group, token)
+	}
+}
+
+func TestRuleAsWritten(t *testing.T) {
+	group, _ := Parse([]byte("User-agent: *\nDISALOW:\t/%7ea*$ # comment")).Group(nil)
+	rule := group.Match("/~a")
+	if rule == nil || rule.String() != "Disallow: /%7ea*$" || rule.Line != 2 {
+		t.Errorf("%v", rule)
+	}
+	if s := (&Rule{Allow: true, Pattern: "/"}).String(); s != "Allow: /" {
+		t.Error(s)
+	}
+}
+
+func TestLines(t *testing.T) {
+	long := strings.Repeat("x", maxLine)
+	for name, c := range map[string]struct {
+		body, path string
+		line       int
+	}{
+		"LF":                  {"User-agent: *\n\nDisallow: /a\n", "/a", 3},
+		"CRLF":                {"User-agent: *\r\n\r\nDisallow: /a\r\n", "/a", 3},
+		"CR":                  {"User-agent: *\r\rDisallow: /a\r", "/a", 3},
+		"LF CR":               {"User-agent: *\n\rDisallow: /a", "/a", 3},
+		"NUL":                 {"User-agent: *\x00bot\nDisallow: /a\x00b\n", "/a", 2},
+		"byte-order mark":     {"\xEF\xBB\xBFUser-agent: *\nDisallow: /a", "/a", 2},
+		"two octets of one":   {"\xEF\xBBUser-agent: *\nDisallow: /a", "/a", 2},
+		"one octet of one":    {"\xEFUser-agent: *\nDisallow: /a", "/a", 2},
+		"other white space":   {"\vUser-agent:\f*\v\n\tDisallow\v:\f/a", "/a", 2},
+		"no-break space":      {"User-agent: *\nDisallow: /a\u00a0", "/a%C2%A0", 2},
+		"a long line's end":   {"User-agent: *\nDisallow: /" + long + "y", "/" + long[:maxLine-11], 2},
+		"a long line's colon": {"User-agent: *\nDisallow" + long + ": /", "/", 0},
+	} {
+		group, _ := Parse([]byte(c.body)).Group(nil)
+		line := 0
+		if group != nil {
+			if rule := group.Match(c.path); rule != nil {
+				line = rule.Line
+			}
+		}
+		if line != c.line {
+			t.Errorf("%s: line %d decides, want %d", name, line, c.line)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	const body = "Disallow: /a\nDisallow: /private\r\nAllow: /"
+	for max, want := range map[int64]string{
+		0: "", 5: "", 11: "", 12: body[:12], 13: body[:13], 14: body[:13], 22: body[:13], 24: body[:13], 30: body[:13],
+		31: body[:31], 32: body[:32], 33: body[:33], 40: body[:33], int64(len(body)): body, 1000: body,
+	} {
+		read := []byte(body)[:min(int64(len(body)), max+1)]
+		if got := string(Cut(read, max)); got != want {
+			t.Errorf("at %d: %q, want %q", max, got, want)
+		}
+	}
+}
+
+// manyRules is a file on which a match may go wrong in every way: plain and
+// wildcard rules, many of both.
+func manyRules(n int) []byte {
+	var b strings.Builder
+	b.WriteString("User-agent: *\n")
+	for i := range n {
+		fmt.Fprintf(&b, "Disallow: /dir%d/sub\nAllow: /*?key%d=*&x\n", i, i)
+	}
+	return []byte(b.String())
+}
+
+func TestMatchAllocatesNothing(t *testing.T) {
+	file := Parse(manyRules(2000))
+	group, _ := file.Group(nil)
+	tokens := []string{"No-Such-Bot/1.0", "Another"}
+	for name, do := range map[string]func(){
+		"group":           func() { file.Group(tokens) },
+		"normal path":     func() { group.Match("/dir1500/sub/x?key7=1&x") },
+		"odd path":        func() { group.Match("/%64ir1500/./sub/é?key7=1&x*") },
+		"long odd path":   func() { group.Match(longPath) },
+		"robots.txt test": func() { Target{Path: "/%72obots.txt"}.IsRobotsTxt() },
+	} {
+		if n := testing.AllocsPerRun(100, do); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+var longPath = "/é" + strings.Repeat("/../a|b", 5000)
+
+// TestParseIsLinear doubles files that are made to be hard, and sees the memory
+// that parsing takes grow no more than that. Where time grew otherwise, the test
+// would not end.
+func TestParseIsLinear(t *testing.T) {
+	manyAgents := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "User-agent: bot-%c%d\n", 'a'+rune(i%26), i)
+		}
+		return b.String()
+	}
+	for name, shape := range map[string]func(n int) string{
+		"only CR":             func(n int) string { return strings.Repeat("User-agent: a\r", 20*n) },
+		"only LF":             func(n int) string { return strings.Repeat("Disallow: /\n", 20*n) },
+		"no line end":         func(n int) string { return strings.Repeat("Disallow: /", 20*n) },
+		"agents share":        func(n int) string { return manyAgents(n) + string(manyRules(n)) },
+		"agents share groups": func(n int) string { return strings.Repeat(manyAgents(n/64)+"Disallow: /a\nAllow: /*b*c\n", 64) },
+		"same agent":          func(n int) string { return strings.Repeat("User-agent: a\nDisallow: /a\n", n) },
+		"nested prefixes":     func(n int) string { return nested(n) },
+		"wildcards": func(n int) string {
+			return "User-agent: *\n" + strings.Repeat("Disallow: "+strings.Repeat("/*a", 100)+"\n", n/8)
+		},
+		"escapes": func(n int) string { return "User-agent: *\n" + strings.Repeat("Disallow: /%41%c3 *\n", n) },
+	} {
+		small, large := allocated(shape(4000)), allocated(shape(8000))
+		if large > 3*small+1<<20 {
+			t.Errorf("%s: twice the file takes %d octets, once %d", name, large, small)
+		}
+	}
+}
+
+// nested has rules that begin with all the shorter ones.
+func nested(n int) string {
+	var b strings.Builder
+	b.WriteString("User-agent: *\n")
+	for size := 1; b.Len() < 30*n; size = size%500 + 1 {
+		fmt.Fprintf(&b, "Disallow: /%s%d\nDisallow: /%[1]s\n", strings.Repeat("a", size), size)
+	}
+	return b.String()
+}
+
+func allocated(body string) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	Parse([]byte(body))
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestSize compares Size with what a file really holds.
+func TestSize(t *testing.T) {
+	var agents strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&agents, "User-agent: agent-number-%d\nDisallow: /%d\n", i, i)
+	}
+	for name, body := range map[string][]byte{
+		"rules":    manyRules(3000),
+		"agents":   []byte(agents.String()),
+		"sitemaps": bytes.Repeat([]byte("Sitemap: https://example.com/sitemap.xml\n"), 3000),
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		file := Parse(body)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		held := float64(after.HeapAlloc) - float64(before.HeapAlloc)
+		if ratio := float64(file.Size()) / held; ratio < 0.6 || ratio > 1.6 {
+			t.Errorf("%s: size is %d, but it holds %.0f", name, file.Size(), held)
+		}
+	}
+}

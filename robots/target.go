@@ -1,0 +1,49 @@
+package robots
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Target is what robots.txt judges of a URL.
+type Target struct {
+	Origin Origin
+	Path   string // path and query as written; begins with "/", no fragment
+}
+
+// ParseTarget reads an absolute URL as a client writes it. It works on the text
+// and never re-encodes: what Path holds is what is asked of the origin.
+//
+// It refuses what has no single reading, rather than guess, so that a URL cannot
+// be judged as one thing and fetched as another: white space and control
+// characters, a backslash before the path, several "@", a host or port in an odd
+// form, any scheme but http, https, ftp, ws and wss. Errors don't tell the
+// credentials that a URL may hold.
+func ParseTarget(rawURL string) (Target, error) {
+	for i := range len(rawURL) {
+		if c := rawURL[i]; c <= ' ' || c == 0x7F {
+			return Target{}, fmt.Errorf("read URL: a raw %q in it; write %%%02X", c, c)
+		}
+	}
+	origin, _, rest, err := splitURL(rawURL)
+	if err != nil {
+		return Target{}, fmt.Errorf("read URL: %w", err)
+	}
+	path, _, _ := strings.Cut(rest, "#")
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return Target{Origin: origin, Path: path}, nil
+}
+
+// String is the URL without the credentials and the fragment that it was written
+// with.
+func (t Target) String() string { return t.Origin.String() + t.Path }
+
+// IsRobotsTxt reports whether the path is /robots.txt in any spelling, with or
+// without a query.
+func (t Target) IsRobotsTxt() (is bool) {
+	path, _, _ := strings.Cut(t.Path, "?")
+	withNormal(path, func(normal string) { is = normal == "/robots.txt" })
+	return is
+}

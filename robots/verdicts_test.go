@@ -1,0 +1,71 @@
+package robots
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// TestVerdicts reads testdata/verdicts: a robots.txt, and of each line of verdicts
+// the verdict, the line of the rule that decides ("-" for none), the product tokens
+// ("-" for none) and the path.
+func TestVerdicts(t *testing.T) {
+	files, err := filepath.Glob("testdata/verdicts/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in testdata/verdicts: %v", err)
+	}
+	for _, name := range files {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file *File
+		for _, part := range archive.Files {
+			switch part.Name {
+			case "robots.txt":
+				file = Parse(part.Data)
+			case "verdicts":
+				for line := range strings.Lines(string(part.Data)) {
+					t.Run(filepath.Base(name)+"/"+strings.Join(strings.Fields(line), "_"), func(t *testing.T) {
+						checkVerdictLine(t, file, line)
+					})
+				}
+			case "sitemaps":
+				if want := strings.Fields(string(part.Data)); !slices.Equal(file.Sitemaps(), want) {
+					t.Errorf("%s: sitemaps %q, want %q", name, file.Sitemaps(), want)
+				}
+			default:
+				t.Fatalf("%s has a part %q", name, part.Name)
+			}
+		}
+	}
+}
+
+func checkVerdictLine(t *testing.T, file *File, line string) {
+	fields := strings.Fields(line)
+	if len(fields) != 4 {
+		t.Fatalf("%q has %d fields, want 4", line, len(fields))
+	}
+	var tokens []string
+	if fields[2] != "-" {
+		tokens = strings.Split(fields[2], ",")
+	}
+	verdict, rule := "allowed", (*Rule)(nil)
+	if group, _ := file.Group(tokens); group != nil {
+		rule = group.Match(fields[3])
+	}
+	decider := "-"
+	if rule != nil {
+		decider = strconv.Itoa(rule.Line)
+		if !rule.Allow {
+			verdict = "disallowed"
+		}
+	}
+	if verdict != fields[0] || decider != fields[1] {
+		t.Errorf("%s by line %s, want %s by line %s", verdict, decider, fields[0], fields[1])
+	}
+}

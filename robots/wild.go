@@ -1,0 +1,130 @@
+package robots
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// wild is a set of rules with a "*" inside or a "$" at the end, which nothing
+// reaches by a prefix: on many sites they all begin with "/*".
+//
+// A few are tried one by one. Of many, each is filed under one of the
+// three-octet pieces (grams) of its text, the one that the fewest other rules
+// hold; a path that lacks it cannot match. So a path tries only the rules that
+// are filed under its own grams, and those that are too short to have one.
+type wild struct {
+	loose  []int32 // heaviest first
+	filed  []int32 // by drawer, in each heaviest first
+	starts []int32 // where a drawer starts in filed; nil if nothing is filed
+}
+
+const (
+	gramLen    = 3
+	fewRules   = 12      // to try one by one is faster than to look through the path
+	maxDrawers = 1 << 13 // match has a bit for each on its stack
+)
+
+func newWild(rules []rule, ids []int32) wild {
+	slices.SortFunc(ids, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(rules[b].weight, rules[a].weight), cmp.Compare(a, b))
+	})
+	if len(ids) <= fewRules {
+		return wild{loose: ids}
+	}
+
+	// How many grams want each drawer.
+	drawers := min(1<<bits.Len(uint(2*len(ids))), maxDrawers)
+	shift := drawerShift(drawers)
+	held := make([]int32, drawers)
+	for _, id := range ids {
+		eachGram(rules[id].text, shift, func(drawer uint32) { held[drawer]++ })
+	}
+
+	// The drawer of each rule, and how many rules each drawer gets.
+	w := wild{starts: make([]int32, drawers+1)}
+	choice := make([]int32, len(ids))
+	for i, id := range ids {
+		choice[i] = -1
+		eachGram(rules[id].text, shift, func(drawer uint32) {
+			if choice[i] < 0 || held[drawer] < held[choice[i]] {
+				choice[i] = int32(drawer)
+			}
+		})
+		if choice[i] < 0 {
+			w.loose = append(w.loose, id)
+		} else {
+			w.starts[choice[i]+1]++
+		}
+	}
+
+	// The rules in order of drawer, as they come.
+	for d := range drawers {
+		w.starts[d+1] += w.starts[d]
+	}
+	w.filed = make([]int32, len(ids)-len(w.loose))
+	next := slices.Clone(w.starts)
+	for i, id := range ids {
+		if d := choice[i]; d >= 0 {
+			w.filed[next[d]] = id
+			next[d]++
+		}
+	}
+	return w
+}
+
+// eachGram calls do with the drawer of every gram of a pattern's text.
+func eachGram(text string, shift int, do func(drawer uint32)) {
+	for more := true; more; {
+		var piece string
+		piece, text, more = strings.Cut(text, "*")
+		for i := gramLen; i <= len(piece); i++ {
+			do(drawerOf(piece[i-gramLen:i], shift))
+		}
+	}
+}
+
+// drawerOf hashes a gram by the golden ratio (Knuth); shift leaves as many bits
+// as there are drawers for.
+func drawerOf(gram string, shift int) uint32 {
+	return (uint32(gram[0])<<16 | uint32(gram[1])<<8 | uint32(gram[2])) * 2654435769 >> shift
+}
+
+func drawerShift(drawers int) int { return 33 - bits.Len(uint(drawers)) }
+
+// match returns the better of best and the rule of the set that decides about a
+// path in normal form.
+func (w *wild) match(rules []rule, path string, best *rule) *rule {
+	best = firstMatch(rules, w.loose, path, best)
+	if w.starts == nil {
+		return best
+	}
+	shift := drawerShift(len(w.starts) - 1)
+	var seen [maxDrawers / 64]uint64
+	for i := gramLen; i <= len(path); i++ {
+		d := drawerOf(path[i-gramLen:i], shift)
+		start, end := w.starts[d], w.starts[d+1]
+		if start == end || seen[d/64]&(1<<(d%64)) != 0 {
+			continue
+		}
+		seen[d/64] |= 1 << (d % 64)
+		best = firstMatch(rules, w.filed[start:end], path, best)
+	}
+	return best
+}
+
+// firstMatch returns the first of the rules, heaviest first, that matches, if it
+// beats best.
+func firstMatch(rules []rule, ids []int32, path string, best *rule) *rule {
+	for _, id := range ids {
+		r := &rules[id]
+		if !r.beats(best) {
+			break
+		}
+		if r.match(path) {
+			return r
+		}
+	}
+	return best
+}
