@@ -1,0 +1,202 @@
+// Package certs has the certification authority that robotsproxy reads
+// inside TLS with, and signs a certificate for each host with it.
+package certs
+
+import (
+	"container/list"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A CA signs certificates for hosts. It is safe for concurrent use.
+type CA struct {
+	path    string
+	keyPath string
+	cert    *x509.Certificate // the one that signs, parsed from its file, so that leaves get its key identifier
+	chain   [][]byte          // cert and those above it in its file, in DER
+	signer  crypto.Signer
+	now     func() time.Time
+
+	leafKey *ecdsa.PrivateKey // of all leaves: it lives as long as the process, and making one costs as much as signing
+
+	mu     sync.Mutex
+	leaves map[string]*list.Element // of *leaf
+	recent *list.List               // of *leaf, the last used first
+}
+
+// Open loads the CA that opts names. Where it names none, that is the one in
+// dataDir, made and saved if there is none yet; processes that do so at the
+// same time all end with the same CA.
+func Open(opts Options, dataDir string) (*CA, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	ca := &CA{
+		path:    opts.Cert,
+		keyPath: opts.Key,
+		now:     opts.Now,
+		leaves:  map[string]*list.Element{},
+		recent:  list.New(),
+	}
+	if ca.now == nil {
+		ca.now = time.Now
+	}
+	mend := "name another in https.ca_cert and https.ca_key"
+	if opts.Cert == "" {
+		ca.path = filepath.Join(dataDir, "ca.pem")
+		ca.keyPath = filepath.Join(dataDir, "ca-key.pem")
+		if err := establish(ca.path, ca.keyPath, ca.now()); err != nil {
+			return nil, err
+		}
+		mend = fmt.Sprintf("delete %s and %s to have a new CA made, which clients must then be given", ca.path, ca.keyPath)
+	}
+	err := ca.load()
+	if errors.Is(err, fs.ErrPermission) {
+		mend = "give it to the user that robotsproxy runs as"
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, mend)
+	}
+	if ca.leafKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, fmt.Errorf("make a key for hosts' certificates: %w", err)
+	}
+	return ca, nil
+}
+
+// Path is the file of the CA certificate.
+func (ca *CA) Path() string { return ca.path }
+
+// PEM is what a client must trust: the CA certificate, and those above it
+// where the user's own file has them.
+func (ca *CA) PEM() []byte {
+	var out []byte
+	for _, der := range ca.chain {
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	return out
+}
+
+// Warnings are sentences about what works today and should still be mended.
+func (ca *CA) Warnings() []string {
+	var warnings []string
+	// Group read is left alone: it is how Kubernetes hands out secrets.
+	if info, err := os.Stat(ca.keyPath); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"everyone on this machine may open the CA's key %s, and with it pose as any host to the CA's clients; chmod 600 it", ca.keyPath))
+	}
+	if left := ca.cert.NotAfter.Sub(ca.now()); left < 30*day {
+		warnings = append(warnings, fmt.Sprintf("the CA %s expires on %s", ca.path, ca.cert.NotAfter.Format(time.DateOnly)))
+	}
+	return warnings
+}
+
+// load reads both files and checks that they are a CA that can sign now.
+func (ca *CA) load() error {
+	chain, err := readChain(ca.path)
+	if err != nil {
+		return err
+	}
+	ca.cert = chain[0]
+	for _, cert := range chain {
+		ca.chain = append(ca.chain, cert.Raw)
+	}
+	if ca.signer, err = readKey(ca.keyPath); err != nil {
+		return err
+	}
+	usage := ca.cert.KeyUsage
+	switch now := ca.now(); {
+	case !ca.cert.IsCA || !ca.cert.BasicConstraintsValid || usage != 0 && usage&x509.KeyUsageCertSign == 0:
+		return fmt.Errorf("the certificate in %s (the first, if it has several) is no CA: it may not sign others", ca.path)
+	case !fits(ca.cert, ca.signer):
+		return fmt.Errorf("the key %s does not fit the certificate %s", ca.keyPath, ca.path)
+	case now.After(ca.cert.NotAfter):
+		return fmt.Errorf("the CA %s has expired on %s", ca.path, ca.cert.NotAfter.Format(time.RFC3339))
+	case now.Before(ca.cert.NotBefore):
+		return fmt.Errorf("the CA %s is valid only from %s on, and this machine's clock says %s; set the clock right if it is wrong",
+			ca.path, ca.cert.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func fits(cert *x509.Certificate, signer crypto.Signer) bool {
+	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(cert.PublicKey)
+}
+
+// readChain returns the certificates of a PEM file: one at least.
+func readChain(path string) ([]*x509.Certificate, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA: %w", err)
+	}
+	var chain []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the CA %s: %w", path, err)
+		}
+		chain = append(chain, cert)
+	}
+	if chain == nil {
+		return nil, fmt.Errorf("read the CA: there is no PEM certificate in %s", path)
+	}
+	return chain, nil
+}
+
+// readKey returns the first private key of a PEM file.
+func readKey(path string) (crypto.Signer, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA's key: %w", err)
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			key, err := parseKey(block)
+			if err != nil {
+				return nil, fmt.Errorf("read the CA's key %s: %w", path, err)
+			}
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("read the CA's key: there is no PEM private key in %s", path)
+}
+
+func parseKey(block *pem.Block) (crypto.Signer, error) {
+	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+		return nil, errors.New("it is encrypted, and there is nobody to ask for a password at start; decrypt it with openssl pkey")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot sign", key)
+	}
+	return signer, nil
+}

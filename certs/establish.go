@@ -1,0 +1,129 @@
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	day        = 24 * time.Hour
+	caLife     = 3650 * day
+	caBackdate = 7 * day // clients' clocks differ
+)
+
+// establish makes the CA at path and keyPath if it is not there.
+//
+// No lock is needed: each file appears whole or not at all, and never takes
+// the place of another. The key comes first, and what is there when the
+// certificate is made is what it is made for. So whoever comes second, or
+// after a crash between the two files, goes on with the key of the first.
+func establish(path, keyPath string, now time.Time) error {
+	there, err := exists(path)
+	if err != nil {
+		return unusable(err)
+	} else if there {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return unusable(err)
+	}
+	if there, err := exists(keyPath); err != nil {
+		return unusable(err)
+	} else if !there {
+		if err := makeKey(keyPath); err != nil {
+			return err
+		}
+	}
+	key, err := readKey(keyPath)
+	if err != nil {
+		return fmt.Errorf("%w; delete it to have a new CA made", err)
+	}
+	der, err := selfSign(key, now)
+	if err != nil {
+		return fmt.Errorf("make a CA for the key %s: %w", keyPath, err)
+	}
+	return appear(path, 0o644, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func makeKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make the CA's key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("make the CA's key: %w", err)
+	}
+	return appear(path, 0o600, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a nameless host"
+	}
+	digest := sha256.Sum256(public)
+	template := &x509.Certificate{
+		// The serial number tells two CAs of one host apart: RFC 5280, 4.1.2.6
+		// wants a name for each key, and clients look for an issuer by its name.
+		Subject: pkix.Name{
+			Organization: []string{"robotsproxy"},
+			CommonName:   fmt.Sprintf("%.*s", maxCommonName, "robotsproxy CA on "+host),
+			SerialNumber: fmt.Sprintf("%x", digest[:8]),
+		},
+		NotBefore:             now.Add(-caBackdate),
+		NotAfter:              now.Add(caLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+		SubjectKeyId:          digest[:20], // RFC 7093, method 1 over the whole key
+	}
+	return x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+}
+
+// appear makes a file come into being at path with all its content, unless
+// there is one already, which then stays as it is.
+func appear(path string, mode fs.FileMode, block *pem.Block) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return unusable(err)
+	}
+	defer os.Remove(temp.Name())
+	err = errors.Join(pem.Encode(temp, block), temp.Chmod(mode), temp.Sync(), temp.Close())
+	if err != nil {
+		return unusable(err)
+	}
+	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return unusable(err)
+	}
+	return nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func unusable(err error) error {
+	return fmt.Errorf("find or make the CA in the data directory: %w; choose a directory that can be written, with --data-dir or data_dir", err)
+}

@@ -1,0 +1,147 @@
+package certs
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	leafLife      = 90 * day // browsers refuse 398 days and more
+	leafBackdate  = day
+	maxLeaves     = 1024 // some 2 KiB each; a new one costs less than the handshake that wants it
+	maxCommonName = 64   // RFC 5280, upper bounds
+)
+
+// A leaf is a host's certificate, from the moment that somebody asked for it.
+type leaf struct {
+	host                string
+	notBefore, notAfter time.Time
+	renew               time.Time
+
+	once sync.Once
+	cert *tls.Certificate
+	err  error
+}
+
+// Leaf is the certificate for host, a name (punycode) or an IP address, with
+// the chain up to the CA. It is signed once, kept, and signed anew well
+// before it expires. No certificate outlives the CA.
+func (ca *CA) Leaf(host string) (*tls.Certificate, error) {
+	host, err := canonical(host)
+	if err != nil {
+		return nil, err
+	}
+	now := ca.now()
+	if now.After(ca.cert.NotAfter) {
+		return nil, fmt.Errorf("sign a certificate for %s: the CA %s has expired on %s",
+			host, ca.path, ca.cert.NotAfter.Format(time.RFC3339))
+	}
+	l := ca.leaf(host, now)
+	l.once.Do(func() { l.cert, l.err = ca.sign(l) })
+	return l.cert, l.err
+}
+
+// leaf finds host's leaf or begins one, and forgets the one that has not been
+// used for longest when there are too many. Signing is for the caller to do,
+// outside the lock.
+func (ca *CA) leaf(host string, now time.Time) *leaf {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	if found := ca.leaves[host]; found != nil {
+		ca.recent.MoveToFront(found)
+		l := found.Value.(*leaf)
+		if now.Before(l.renew) && !now.Before(l.notBefore) { // a clock may be set back
+			return l
+		}
+		found.Value = ca.newLeaf(host, now)
+		return found.Value.(*leaf)
+	}
+	if ca.recent.Len() >= maxLeaves {
+		oldest := ca.recent.Remove(ca.recent.Back()).(*leaf)
+		delete(ca.leaves, oldest.host)
+	}
+	l := ca.newLeaf(host, now)
+	ca.leaves[host] = ca.recent.PushFront(l)
+	return l
+}
+
+func (ca *CA) newLeaf(host string, now time.Time) *leaf {
+	end := now.Add(leafLife)
+	if end.After(ca.cert.NotAfter) {
+		end = ca.cert.NotAfter
+	}
+	return &leaf{
+		host:      host,
+		notBefore: now.Add(-leafBackdate),
+		notAfter:  end,
+		renew:     now.Add(end.Sub(now) * 7 / 8),
+	}
+}
+
+func (ca *CA) sign(l *leaf) (*tls.Certificate, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{Organization: []string{"robotsproxy"}}, // never empty: strict clients want a critical SAN then
+		NotBefore:             l.notBefore,
+		NotAfter:              l.notAfter,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	if len(l.host) <= maxCommonName {
+		template.Subject.CommonName = l.host
+	}
+	if ip := net.ParseIP(l.host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{l.host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, ca.leafKey.Public(), ca.signer)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate for %s: %w", l.host, err)
+	}
+	return &tls.Certificate{
+		Certificate: append([][]byte{der}, ca.chain...),
+		PrivateKey:  ca.leafKey,
+	}, nil
+}
+
+// canonical is host as a certificate names it: in lower case, without a
+// trailing dot, an IPv6 address without brackets and zone.
+func canonical(host string) (string, error) {
+	bare := host
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		bare = host[1 : len(host)-1]
+	}
+	if ip, err := netip.ParseAddr(bare); err == nil {
+		return ip.WithZone("").Unmap().String(), nil
+	}
+	name := strings.TrimSuffix(host, ".")
+	if !isName(name) {
+		return "", fmt.Errorf("sign a certificate for %q: it is no host name and no IP address", host)
+	}
+	return strings.ToLower(name), nil
+}
+
+const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
+// isName takes underscores and hyphens anywhere in a label: such names are in
+// use, whatever RFC 952 says.
+func isName(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, nameChars) != "" {
+			return false
+		}
+	}
+	return true
+}

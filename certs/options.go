@@ -1,0 +1,30 @@
+package certs
+
+import (
+	"errors"
+	"time"
+)
+
+// Options name the CA's files. In a configuration they are part of the
+// section "https". Both empty means ca.pem and ca-key.pem in the data
+// directory, made at first use; files that are named are never written to.
+type Options struct {
+	Cert string `yaml:"ca_cert,path"` // PEM: the signing CA first, then the CAs above it, if any
+	Key  string `yaml:"ca_key,path"`  // PEM: PKCS#8, SEC1 or PKCS#1, not encrypted
+
+	Now func() time.Time `yaml:"-"` // nil means time.Now
+}
+
+// Defaults is a CA of the program's own.
+func Defaults() Options { return Options{} }
+
+// Validate refuses one file without the other.
+func (o Options) Validate() error {
+	switch {
+	case o.Cert != "" && o.Key == "":
+		return errors.New("ca_cert: ca_key is missing; give both, or neither to have a CA made")
+	case o.Cert == "" && o.Key != "":
+		return errors.New("ca_key: ca_cert is missing; give both, or neither to have a CA made")
+	}
+	return nil
+}
