@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"robotsproxy/robots"
+)
+
+// found is what came of a fetch.
+type found struct {
+	answered bool // else it failed
+	outcome  Outcome
+	status   int // HTTP status; 0: no response
+	body     []byte
+	sha256   string
+	lifetime time.Duration
+	cause    string
+	took     time.Duration
+}
+
+// A fetcher gets robots.txt from origins.
+type fetcher struct {
+	opts      Options
+	transport http.RoundTripper
+	places    chan struct{} // holds one value for each fetch under way
+}
+
+// fetch asks the origin. The error is that of ctx: a fetch that it ends says
+// nothing about the origin.
+func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, userAgent string) (found, error) {
+	select {
+	case f.places <- struct{}{}:
+		defer func() { <-f.places }()
+	case <-ctx.Done():
+		return found{}, ctx.Err()
+	}
+	begun := time.Now()
+	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
+	defer cancel()
+	visit := visit{fetcher: f, ctx: limited, userAgent: userAgent}
+	got, err := visit.robots(origin)
+	if ctx.Err() != nil {
+		return found{}, ctx.Err()
+	}
+	if err != nil {
+		got.answered, got.outcome, got.cause = false, Unreachable, cause(err)
+		if limited.Err() != nil {
+			got.cause = fmt.Sprintf("timed out after %v", f.opts.FetchTimeout)
+		}
+	}
+	got.took = time.Since(begun)
+	return got, nil
+}
+
+// A visit is one fetch, with all the requests that it takes.
+type visit struct {
+	*fetcher
+	ctx       context.Context
+	userAgent string
+}
+
+func (v *visit) robots(origin robots.Origin) (found, error) {
+	resp, astray, err := v.follow(origin.RobotsURL())
+	if err != nil {
+		return found{}, err
+	}
+	defer discard(resp)
+	got := found{
+		answered: true,
+		status:   resp.StatusCode,
+		lifetime: v.opts.lifetime(resp.Header),
+		cause:    astray,
+	}
+	got.outcome, _ = v.opts.meaning(resp.StatusCode)
+	switch got.outcome {
+	case Rules:
+		if got.body, err = v.read(resp); err != nil {
+			return got, err
+		}
+		sum := sha256.Sum256(got.body)
+		got.sha256 = hex.EncodeToString(sum[:])
+	case Unavailable:
+		if got.status >= 500 {
+			if !v.failsForMissing(origin) {
+				return got, statusError(got.status)
+			}
+			got.cause = "the site answers any missing page so"
+		}
+	case Unreachable:
+		return got, statusError(got.status)
+	}
+	return got, nil
+}
+
+// follow gets a URL and goes after redirects, to other origins too: RFC 9309
+// 2.3.1.2. It returns the last response and, if that is a redirect which leads
+// nowhere, why. A status that the operator has given a meaning is the last.
+func (v *visit) follow(address string) (resp *http.Response, astray string, err error) {
+	seen := map[string]bool{}
+	for {
+		seen[address] = true
+		if resp, err = v.get(address); err != nil {
+			return nil, "", err
+		}
+		if _, given := v.opts.Statuses[resp.StatusCode]; given || !redirects(resp.StatusCode) {
+			return resp, "", nil
+		}
+		next, err := target(address, resp.Header.Get("Location"))
+		switch {
+		case err != nil:
+			return resp, err.Error(), nil
+		case seen[next]:
+			return resp, "redirects in a loop", nil
+		case len(seen) > v.opts.MaxRedirects:
+			return resp, fmt.Sprintf("more than %d redirects", v.opts.MaxRedirects), nil
+		}
+		discard(resp)
+		address = next
+	}
+}
+
+// target resolves what a redirect names.
+func target(from, location string) (string, error) {
+	if location == "" {
+		return "", errors.New("a redirect to nowhere")
+	}
+	base, err := url.Parse(from)
+	if err != nil {
+		return "", fmt.Errorf("a redirect from %q", from)
+	}
+	to, err := base.Parse(location)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return "", errors.New("a redirect to what is no web address")
+	}
+	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	return to.String(), nil
+}
+
+func (v *visit) get(address string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(v.ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", v.userAgent)
+	return v.transport.RoundTrip(req)
+}
+
+// read returns the text of a response, up to max_bytes of it.
+func (v *visit) read(resp *http.Response) ([]byte, error) {
+	plain, err := decoded(resp)
+	if err != nil {
+		return nil, err
+	}
+	// One octet more tells whether the last line is cut.
+	body, err := io.ReadAll(io.LimitReader(plain, v.opts.MaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	return robots.Cut(body, v.opts.MaxBytes), nil
+}
+
+// failsForMissing reports whether the origin answers 5xx for a page that
+// cannot be there, while its front page is well.
+func (v *visit) failsForMissing(origin robots.Origin) bool {
+	missing := v.statusOf(origin.String() + "/" + strings.ToLower(rand.Text()))
+	return missing/100 == 5 && v.statusOf(origin.String()+"/")/100 == 2
+}
+
+// statusOf is 0 if there is no response.
+func (v *visit) statusOf(address string) int {
+	resp, _, err := v.follow(address)
+	if err != nil {
+		return 0
+	}
+	discard(resp)
+	return resp.StatusCode
+}
+
+// discard closes a response. A short body is read first, so that its
+// connection can be used again.
+func discard(resp *http.Response) {
+	if resp.ContentLength <= 4<<10 && resp.ContentLength >= 0 {
+		io.Copy(io.Discard, resp.Body)
+	}
+	resp.Body.Close()
+}

@@ -1,0 +1,374 @@
+package policy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"robotsproxy/robots"
+)
+
+const someRules = "User-agent: *\nDisallow: /private/\n"
+
+// newFetcher makes one that dials anew for each request, so that servers of
+// tests end with them.
+func newFetcher(opts Options) *fetcher {
+	return &fetcher{
+		opts:      opts,
+		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		places:    make(chan struct{}, opts.MaxFetches),
+	}
+}
+
+func originOf(t testing.TB, address string) robots.Origin {
+	t.Helper()
+	origin, err := robots.ParseOrigin(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return origin
+}
+
+func fetchFrom(t *testing.T, opts Options, address string) found {
+	t.Helper()
+	got, err := newFetcher(opts).fetch(t.Context(), originOf(t, address), "ExampleBot/1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// serve starts an origin.
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// serveRaw starts an origin that answers each connection with these octets
+// and closes it.
+func serveRaw(t *testing.T, response string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Read(make([]byte, 4096))
+			io.WriteString(conn, response)
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-ended })
+	return "http://" + l.Addr().String()
+}
+
+func TestFetchByStatus(t *testing.T) {
+	mapped := with(func(o *Options) {
+		o.Statuses = map[int]Meaning{429: MeansUnreachable, 403: MeansDisallow, 500: MeansAllow, 302: MeansDisallow}
+	})
+	for _, test := range []struct {
+		opts    Options
+		status  int
+		outcome Outcome
+		cause   string
+	}{
+		{Defaults(), 200, Rules, ""},
+		{Defaults(), 203, Rules, ""},
+		{Defaults(), 206, Rules, ""},
+		{Defaults(), 300, Unreachable, "300 Multiple Choices"},
+		{Defaults(), 304, Unreachable, "304 Not Modified"},
+		{Defaults(), 302, Unavailable, "a redirect to nowhere"},
+		{Defaults(), 400, Unavailable, ""},
+		{Defaults(), 401, Unavailable, ""},
+		{Defaults(), 404, Unavailable, ""},
+		{Defaults(), 429, Unavailable, ""},
+		{Defaults(), 499, Unavailable, ""},
+		{Defaults(), 500, Unreachable, "500 Internal Server Error"},
+		{Defaults(), 503, Unreachable, "503 Service Unavailable"},
+		{Defaults(), 599, Unreachable, "599"},
+		{Defaults(), 600, Unreachable, "600"},
+		{Defaults(), 999, Unreachable, "999"},
+		{mapped, 429, Unreachable, "429 Too Many Requests"},
+		{mapped, 403, Status, ""},
+		{mapped, 500, Status, ""},
+		{mapped, 302, Status, ""},
+		{mapped, 404, Unavailable, ""},
+	} {
+		t.Run(fmt.Sprint(test.status), func(t *testing.T) {
+			got := fetchFrom(t, test.opts, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != "GET" || r.RequestURI != "/robots.txt" || r.UserAgent() != "ExampleBot/1.0" || r.Header.Get("Accept-Encoding") != "" {
+					t.Errorf("asked with %s %s %v", r.Method, r.RequestURI, r.Header)
+				}
+				w.WriteHeader(test.status)
+				if test.status != 304 {
+					io.WriteString(w, someRules)
+				}
+			}))
+			if got.outcome != test.outcome || got.cause != test.cause || got.status != test.status {
+				t.Errorf("got %+v, want %s because of %q", got, test.outcome, test.cause)
+			}
+			if got.answered != (test.outcome != Unreachable) {
+				t.Errorf("answered: %v", got.answered)
+			}
+			if isText := string(got.body) == someRules; isText != (test.outcome == Rules) {
+				t.Errorf("body %q", got.body)
+			}
+		})
+	}
+	t.Run("204", func(t *testing.T) {
+		got := fetchFrom(t, Defaults(), serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.WriteHeader(204)
+		}))
+		if got.outcome != Rules || len(got.body) != 0 || got.sha256 == "" {
+			t.Errorf("got %+v, want an empty text", got)
+		}
+	})
+}
+
+func TestFetchFollowsRedirects(t *testing.T) {
+	elsewhere := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "Disallow: "+r.URL.Path) })
+	for _, test := range []struct {
+		name    string
+		hops    map[string]string // path -> Location
+		status  int
+		outcome Outcome
+		answer  string // body or cause
+	}{
+		{"one", map[string]string{"/robots.txt": "/a"}, 301, Rules, "end /a"},
+		{"other origin", map[string]string{"/robots.txt": elsewhere + "/b#c"}, 302, Rules, "Disallow: /b"},
+		{"user name left out", map[string]string{"/robots.txt": strings.Replace(elsewhere, "//", "//me:secret@", 1) + "/b"}, 302, Rules, "Disallow: /b"},
+		{"relative", map[string]string{"/robots.txt": "x/y", "/x/y": "../z?q"}, 307, Rules, "end /z?q"},
+		{"five", map[string]string{"/robots.txt": "/1", "/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5"}, 308, Rules, "end /5"},
+		{"six", map[string]string{"/robots.txt": "/1", "/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5", "/5": "/6"}, 303, Unavailable, "more than 5 redirects"},
+		{"to itself", map[string]string{"/robots.txt": "/robots.txt"}, 301, Unavailable, "redirects in a loop"},
+		{"loop", map[string]string{"/robots.txt": "/1", "/1": "/2", "/2": "/1"}, 301, Unavailable, "redirects in a loop"},
+		{"other scheme", map[string]string{"/robots.txt": "ftp://example.com/robots.txt"}, 301, Unavailable, "a redirect to what is no web address"},
+		{"no address", map[string]string{"/robots.txt": "http://[::1/"}, 301, Unavailable, "a redirect to what is no web address"},
+		{"no host", map[string]string{"/robots.txt": "http:///robots.txt"}, 301, Unavailable, "a redirect to what is no web address"},
+		{"dead end", map[string]string{"/robots.txt": "http://127.0.0.1:1/"}, 301, Unreachable, "connection refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := fetchFrom(t, Defaults(), serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if next, ok := test.hops[r.URL.Path]; ok {
+					w.Header().Set("Location", next)
+					w.WriteHeader(test.status)
+					return
+				}
+				io.WriteString(w, "end "+r.RequestURI)
+			}))
+			answer := string(got.body) + got.cause
+			if got.outcome != test.outcome || answer != test.answer {
+				t.Errorf("got %s and %q, want %s and %q", got.outcome, answer, test.outcome, test.answer)
+			}
+			if got.outcome == Unavailable && got.status != test.status {
+				t.Errorf("status %d, want that of the last redirect", got.status)
+			}
+		})
+	}
+	t.Run("none wanted", func(t *testing.T) {
+		none := with(func(o *Options) { o.MaxRedirects = 0 })
+		got := fetchFrom(t, none, serve(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/a", http.StatusFound)
+		}))
+		if got.outcome != Unavailable || got.cause != "more than 0 redirects" {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestFetchOfBrokenResponses(t *testing.T) {
+	for _, test := range []struct{ name, response, cause string }{
+		{"no response", "", "connection closed without a response"},
+		{"a protocol nobody asked for", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching Protocols"},
+		{"no status line", "what?\r\n\r\n", "malformed HTTP"},
+		{"cut within the header", "HTTP/1.1 200 OK\r\nContent-", "malformed"},
+		{"cut within the body", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + someRules, "response cut short"},
+		{"broken chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nUser-\r\nzz\r\n", "invalid byte in chunk length"},
+		{"last chunk missing", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nUser-\r\n", "response cut short"},
+		{"no gzip", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 13\r\n\r\nUser-agent: *", "broken gzip"},
+		{"brotli", "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nabc", "Content-Encoding br"},
+		{"twice", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: 3\r\n\r\nabc", "Content-Encoding gzip, gzip"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := fetchFrom(t, Defaults(), serveRaw(t, test.response))
+			if got.outcome != Unreachable || got.answered || !strings.Contains(got.cause, test.cause) || len(got.body) > 0 {
+				t.Errorf("got %+v, want unreachable because of %q", got, test.cause)
+			}
+		})
+	}
+	t.Run("404 with a body cut short", func(t *testing.T) {
+		got := fetchFrom(t, Defaults(), serveRaw(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"))
+		if got.outcome != Unavailable {
+			t.Errorf("got %+v: the status says all", got)
+		}
+	})
+	t.Run("no encoding at all", func(t *testing.T) {
+		got := fetchFrom(t, Defaults(), serveRaw(t, "HTTP/1.1 200 OK\r\nContent-Encoding: UTF-8\r\n\r\n"+someRules))
+		if got.outcome != Rules || string(got.body) != someRules {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestFetchReadsSoMuch(t *testing.T) {
+	opts := with(func(o *Options) { o.MaxBytes = 100 })
+	line := "Disallow: /" + strings.Repeat("x", 28) + "\n" // 40 octets
+	gzipped := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		io.WriteString(w, text)
+		w.Close()
+		return b.String()
+	}
+	for _, test := range []struct {
+		name, body, encoding, want string
+	}{
+		{"all", line + line, "", line + line},
+		{"cut line dropped", line + line + line, "", line + line},
+		{"gzip", gzipped(line), "gzip", line},
+		{"x-gzip", gzipped(line), "X-GZip", line},
+		{"bomb", gzipped(line + line + strings.Repeat("y", 64<<20)), "gzip", line + line},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := fetchFrom(t, opts, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if test.encoding != "" {
+					w.Header().Set("Content-Encoding", test.encoding)
+				}
+				io.WriteString(w, test.body)
+			}))
+			if got.outcome != Rules || string(got.body) != test.want {
+				t.Errorf("got %s (%s) and %q, want %q", got.outcome, got.cause, got.body, test.want)
+			}
+		})
+	}
+	t.Run("endless", func(t *testing.T) {
+		got := fetchFrom(t, opts, serve(t, func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, line); err != nil {
+					return
+				}
+			}
+		}))
+		if got.outcome != Rules || string(got.body) != line+line {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestFetchHasItsTime(t *testing.T) {
+	opts := with(func(o *Options) { o.FetchTimeout = 80 * time.Millisecond })
+	for name, handler := range map[string]http.HandlerFunc{
+		"no header": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"no end of the body": func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, someRules)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		"slow redirects": func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(30 * time.Millisecond)
+			http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := fetchFrom(t, opts, serve(t, handler))
+			if got.outcome != Unreachable || got.cause != "timed out after 80ms" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	t.Run("waiting for a place is not counted", func(t *testing.T) {
+		opts := with(func(o *Options) { o.FetchTimeout, o.MaxFetches = 150*time.Millisecond, 1 })
+		f := newFetcher(opts)
+		f.places <- struct{}{}
+		time.AfterFunc(200*time.Millisecond, func() { <-f.places })
+		address := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, someRules) })
+		got, err := f.fetch(t.Context(), originOf(t, address), "ExampleBot")
+		if err != nil || got.outcome != Rules {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("whoever ends it says nothing about the origin", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		address := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
+		if got, err := newFetcher(Defaults()).fetch(ctx, originOf(t, address), "ExampleBot"); err != context.Canceled {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
+func TestFetchThatFindsNobody(t *testing.T) {
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	plain := serve(t, http.NotFound)
+	for _, test := range []struct{ address, cause string }{
+		{"http://127.0.0.1:1", "connection refused"},
+		{"http://nowhere.invalid", "no such host"},
+		{untrusted.URL, "certificate not trusted: x509: certificate signed by unknown authority"},
+		{strings.Replace(plain, "http:", "https:", 1), "first record does not look like a TLS handshake"},
+	} {
+		got := fetchFrom(t, Defaults(), test.address)
+		if got.outcome != Unreachable || !strings.Contains(got.cause, test.cause) {
+			if test.cause != "no such host" { // where there is no name server at all, it is another error
+				t.Errorf("%s: got %+v, want %q", test.address, got, test.cause)
+			}
+		}
+	}
+}
+
+func TestSoft5xx(t *testing.T) {
+	soft := with(func(o *Options) { o.Soft5xx = true })
+	for _, test := range []struct {
+		name                   string
+		opts                   Options
+		robots, missing, front int
+		want                   Outcome
+	}{
+		{"off", Defaults(), 500, 500, 200, Unreachable},
+		{"any missing page", soft, 500, 503, 200, Unavailable},
+		{"missing pages are 404", soft, 500, 404, 200, Unreachable},
+		{"all is down", soft, 503, 503, 503, Unreachable},
+		{"not for 429", soft, 429, 500, 200, Unavailable},
+		{"not asked for a text", soft, 200, 500, 200, Rules},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := fetchFrom(t, test.opts, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/robots.txt":
+					w.WriteHeader(test.robots)
+				case "/":
+					w.WriteHeader(test.front)
+				default:
+					w.WriteHeader(test.missing)
+				}
+			}))
+			if got.outcome != test.want || got.status != test.robots {
+				t.Errorf("got %+v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestCauseIsBounded(t *testing.T) {
+	if got := cause(fmt.Errorf("%s", strings.Repeat("ü", 500))); len(got) > maxCause {
+		t.Errorf("%d octets", len(got))
+	}
+}

@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"context"
+	"sync"
+
+	"robotsproxy/robots"
+)
+
+// A flight is one look beyond memory for an origin: into the store and, if
+// that does not do, to the origin itself. There is one at a time for an
+// origin, whoever waits for it.
+type flight struct {
+	meanwhile *Judgement    // what a refresh leaves in force; nil: nothing
+	done      chan struct{} // closed when the rest is there
+
+	judgement *Judgement
+	fetched   bool
+	err       error
+}
+
+// wait returns the flight's error, or that of ctx if it ends first.
+func (f *flight) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// flights are those under way. It is singleflight with what a keeper needs
+// besides: flights that nobody waits for and that leave nothing behind for
+// each request that would have started one, and an end that waits for all.
+type flights struct {
+	ctx    context.Context // ends the flights
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	closed   bool
+	underWay map[robots.Origin]*flight
+	running  sync.WaitGroup
+}
+
+func newFlights() *flights {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &flights{ctx: ctx, cancel: cancel, underWay: make(map[robots.Origin]*flight)}
+}
+
+// start returns the origin's flight. If there is none it begins one, which fly
+// fills in; meanwhile is what is in force until then, if anything is.
+func (fs *flights) start(origin robots.Origin, meanwhile *Judgement, fly func(context.Context, *flight)) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f, ok := fs.underWay[origin]; ok {
+		return f
+	}
+	f := &flight{meanwhile: meanwhile, done: make(chan struct{})}
+	if fs.closed {
+		f.err = ErrClosed
+		close(f.done)
+		return f
+	}
+	fs.underWay[origin] = f
+	fs.running.Go(func() {
+		fly(fs.ctx, f)
+		fs.mu.Lock()
+		delete(fs.underWay, origin)
+		fs.mu.Unlock()
+		close(f.done)
+	})
+	return f
+}
+
+// close ends all flights and waits for their ends.
+func (fs *flights) close() {
+	fs.mu.Lock()
+	fs.closed = true
+	fs.mu.Unlock()
+	fs.cancel()
+	fs.running.Wait()
+}

@@ -1,0 +1,192 @@
+package policy
+
+import (
+	"math"
+	"net/http"
+	"time"
+
+	"robotsproxy/robots/store"
+)
+
+// A Need is what must be done before, or besides, going by a judgement.
+type Need uint8
+
+const (
+	NeedNothing Need = iota
+	NeedRefresh      // a fetch in the background
+	NeedFetch        // a fetch that requests wait for: what is known allows nothing
+)
+
+// A Judgement is the policy that follows from a record at a moment.
+type Judgement struct {
+	Policy Policy // without Origin and File
+	Need   Need
+	// The judgement is the same at any time from At until before Until, which
+	// is zero if it stays so for ever.
+	At, Until time.Time
+}
+
+// Holds reports whether judging again would lead to the same.
+func (j *Judgement) Holds(now time.Time) bool {
+	return !now.Before(j.At) && (j.Until.IsZero() || now.Before(j.Until))
+}
+
+// Judge says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It
+// is all there is to know about time and failure, and it does nothing.
+//
+//	last answer            failing for       now
+//	fresh                  however long      what it says; from 3/4 of its lifetime on, refresh
+//	none, or out of date   not at all        nothing is known: fetch
+//	none, or out of date   less than below   unreachable; fetch
+//	a text, out of date    disallow_for      the text still rules; refresh
+//	no text                allow_after       all is allowed; refresh
+//
+// Between failures nothing is needed until the next try is due.
+func (o Options) Judge(rec store.Record, now time.Time) Judgement {
+	now = now.Round(0) // wall time: a suspended machine ages lifetimes too
+	c := clock{now: now}
+	outcome, allow := o.meaning(rec.Status)
+	answered := outcome != None && outcome != Unreachable
+	expires := o.expiry(rec)
+	// A record from the future was written by a clock that was wrong, and so
+	// was a next try that is further away than any wait.
+	fresh := answered && c.passed(rec.FetchedAt) && !c.passed(expires)
+	held := c.passed(rec.NextTry.Add(-o.RetryMax)) && !c.passed(rec.NextTry)
+
+	p := Policy{
+		Outcome: outcome, AllowAll: allow,
+		Status: rec.Status, Cause: rec.Cause,
+		FetchedAt: rec.FetchedAt, ExpiresAt: expires,
+		UnreachableSince: rec.FailedSince, NextTry: rec.NextTry,
+	}
+	need := NeedNothing
+	switch {
+	case fresh:
+		if c.passed(expires.Add(-expires.Sub(rec.FetchedAt)/4)) && !held {
+			need = NeedRefresh
+		}
+	case rec.FailedSince.IsZero():
+		// Either all that is known is over, or the operator now calls the last
+		// answer a failure.
+		if outcome != Unreachable {
+			p.Outcome = None
+		}
+		p.AllowAll, need = false, NeedFetch
+	default:
+		p.Status = rec.FailedStatus
+		if !c.passed(rec.FailedSince) {
+			p.UnreachableSince = now
+			c.until = now
+		}
+		p.Outcome, need = o.failing(&c, p.UnreachableSince, outcome == Rules)
+		p.AllowAll = p.Outcome == UnreachableExpired
+		if p.Outcome == Rules {
+			p.Status = rec.Status
+		}
+		if held {
+			need = NeedNothing
+		}
+	}
+	if p.Outcome == Rules {
+		p.Text, p.SHA256 = rec.Body, rec.SHA256
+	}
+	return Judgement{Policy: p, Need: need, At: now, Until: c.until}
+}
+
+// failing is what a robots.txt comes to that has been unreachable since then
+// and whose last answer is over, and the fetch to make once one is due.
+func (o Options) failing(c *clock, since time.Time, isText bool) (Outcome, Need) {
+	switch {
+	case isText && c.passed(since.Add(o.DisallowFor)):
+		return Rules, NeedRefresh
+	case !isText && c.passed(since.Add(o.AllowAfter)):
+		return UnreachableExpired, NeedRefresh
+	}
+	return Unreachable, NeedFetch
+}
+
+// expiry is the end of the last answer's lifetime, which a max_ttl that was
+// lowered since then shortens too.
+func (o Options) expiry(rec store.Record) time.Time {
+	if latest := rec.FetchedAt.Add(o.MaxTTL); latest.Before(rec.ExpiresAt) {
+		return latest
+	}
+	return rec.ExpiresAt
+}
+
+// meaning is what an HTTP status that ended a fetch says, and for the outcomes
+// that allow or disallow everything, whether they allow it.
+func (o Options) meaning(status int) (outcome Outcome, allow bool) {
+	switch o.Statuses[status] {
+	case MeansAllow:
+		return Status, true
+	case MeansDisallow:
+		return Status, false
+	case MeansUnreachable:
+		return Unreachable, false
+	}
+	switch {
+	case status == 0:
+		return None, false
+	case status/100 == 2:
+		return Rules, false
+	case status/100 == 4, redirects(status):
+		return Unavailable, true // a redirect that ends a fetch leads nowhere
+	case status/100 == 5 && o.Soft5xx:
+		return Unavailable, true // the fetch has seen that it is one of those sites
+	}
+	return Unreachable, false
+}
+
+// redirects reports whether a response of this status is to be followed.
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// learn is the record after a fetch that ended now. random, in [0,1), spreads
+// the next try of a failed one.
+func (o Options) learn(rec store.Record, got found, now time.Time, random float64) store.Record {
+	now = now.UTC().Truncate(time.Millisecond) // wall time, as stores keep it
+	if got.answered {
+		return store.Record{
+			Origin: rec.Origin, Status: got.status, Body: got.body, SHA256: got.sha256,
+			FetchedAt: now, ExpiresAt: now.Add(max(got.lifetime, time.Millisecond)), Cause: got.cause,
+		}
+	}
+	if rec.FailedSince.IsZero() || rec.FailedSince.After(now) {
+		rec.FailedSince = now
+	}
+	rec.Failures++
+	rec.FailedStatus, rec.Cause = got.status, got.cause
+	rec.NextTry = now.Add(o.backoff(rec.Failures, random)).Truncate(time.Millisecond)
+	return rec
+}
+
+// backoff is the wait after so many failures in a row: it doubles with each of
+// them, and is spread so that sites that failed together are not tried
+// together.
+func (o Options) backoff(failures int, random float64) time.Duration {
+	longest := math.Ldexp(float64(o.RetryMin), failures-1)
+	longest = min(longest, float64(o.RetryMax))
+	shortest := max(float64(o.RetryMin), longest/2)
+	return time.Duration(shortest + random*(longest-shortest))
+}
+
+// A clock compares times with now, and knows when the first of the comparisons
+// would come out otherwise.
+type clock struct{ now, until time.Time }
+
+func (c *clock) passed(t time.Time) bool {
+	if !c.now.Before(t) {
+		return true
+	}
+	if c.until.IsZero() || t.Before(c.until) {
+		c.until = t
+	}
+	return false
+}

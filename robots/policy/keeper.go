@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/robots"
+	"robotsproxy/robots/store"
+)
+
+// ErrClosed is the error of asking a keeper that has been closed.
+var ErrClosed = errors.New("the keeper of policies is closed")
+
+// A Setup is what a keeper works with.
+type Setup struct {
+	Options   Options
+	Memory    int64             // ceiling of the policies in memory, in bytes
+	Store     store.Store       // closed by its owner, after the keeper
+	Transport http.RoundTripper // fetches go through it; it must not follow redirects
+	UserAgent string            // of fetches for which the asker names none; "": robotsproxy
+
+	Log     zerolog.Logger
+	Metrics prometheus.Registerer // nil: none
+
+	Now    func() time.Time // nil: time.Now
+	Random func() float64   // in [0,1), spreads retries; nil: math/rand
+}
+
+// A Keeper knows the policy of every origin: from memory, under it the store,
+// under that a fetch. It is safe for concurrent use.
+type Keeper struct {
+	opts      Options
+	userAgent string
+	now       func() time.Time
+	random    func() float64
+	log       zerolog.Logger
+
+	memory  *memory
+	records records
+	fetcher fetcher
+	flights *flights
+	metrics *metrics
+}
+
+// NewKeeper returns a keeper, to be closed in the end.
+func NewKeeper(s Setup) (*Keeper, error) {
+	if s.UserAgent == "" {
+		s.UserAgent = "robotsproxy"
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Random == nil {
+		s.Random = rand.Float64
+	}
+	m, err := newMemory(s.Memory)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(s.Metrics, m.count.Load)
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
+	}
+	return &Keeper{
+		opts:      s.Options,
+		userAgent: s.UserAgent,
+		now:       s.Now,
+		random:    s.Random,
+		log:       s.Log,
+		memory:    m,
+		records:   records{store: s.Store, log: s.Log, spare: store.NewMemory(0)},
+		fetcher: fetcher{
+			opts:      s.Options,
+			transport: s.Transport,
+			places:    make(chan struct{}, s.Options.MaxFetches),
+		},
+		flights: newFlights(),
+		metrics: metrics,
+	}, nil
+}
+
+// Close ends the fetches under way and returns when they have ended.
+func (k *Keeper) Close() {
+	k.flights.close()
+	k.memory.close()
+}
+
+// Policy returns what the origin allows now. userAgent is sent if the origin
+// must be asked. The error is the end of ctx or ErrClosed, nothing else: an
+// unreachable robots.txt is a policy too.
+func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, userAgent string) (*Policy, error) {
+	if e := k.memory.get(origin); e != nil {
+		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
+			k.metrics.fromMemory.Inc()
+			return k.serve(origin, userAgent, j), nil
+		}
+	}
+	f := k.start(origin, userAgent, NeedFetch, nil)
+	if j := f.meanwhile; j != nil && j.Holds(k.now()) {
+		k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
+		return &j.Policy, nil
+	}
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	if f.fetched {
+		k.metrics.fromFetch.Inc()
+	} else {
+		k.metrics.fromStore.Inc()
+	}
+	return k.serve(origin, userAgent, f.judgement), nil
+}
+
+// serve hands out a judgement, and starts the refresh that it may need.
+func (k *Keeper) serve(origin robots.Origin, userAgent string, j *Judgement) *Policy {
+	if j.Need == NeedRefresh {
+		k.start(origin, userAgent, NeedRefresh, j)
+	}
+	return &j.Policy
+}
+
+// Fresh is Policy after a fetch, whatever is known.
+func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, userAgent string) (*Policy, error) {
+	for {
+		f := k.start(origin, userAgent, NeedNothing, nil)
+		if err := f.wait(ctx); err != nil {
+			return nil, err
+		}
+		if f.fetched { // else it was under way already, for someone whom the store's record contented
+			return &f.judgement.Policy, nil
+		}
+	}
+}
+
+// Peek returns what is known of an origin without asking it, however old that
+// is; nil if nothing is.
+func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error) {
+	e := k.memory.get(origin)
+	if e == nil {
+		rec, ok, err := k.records.store.Get(ctx, origin.String())
+		if err != nil || !ok {
+			return nil, err
+		}
+		e = newEntry(origin, rec, nil)
+	}
+	return k.known(e), nil
+}
+
+// Policies returns up to limit of the known origins' policies, those after the
+// origin given, in order.
+func (k *Keeper) Policies(ctx context.Context, after string, limit int) ([]*Policy, error) {
+	recs, err := k.records.store.List(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	policies := make([]*Policy, 0, len(recs))
+	for _, rec := range recs {
+		origin, err := robots.ParseOrigin(rec.Origin)
+		if err != nil {
+			return nil, fmt.Errorf("reading the store: %w", err)
+		}
+		policies = append(policies, k.known(newEntry(origin, rec, nil)))
+	}
+	return policies, nil
+}
+
+// known is the policy to show: of a record that is over and must be fetched
+// again, what it said.
+func (k *Keeper) known(e *entry) *Policy {
+	j := e.judge(&k.opts, k.now())
+	if j.Policy.Outcome == None {
+		j = e.judge(&k.opts, e.rec.FetchedAt)
+	}
+	return &j.Policy
+}
+
+// start returns the origin's flight, and begins it if there is none. It ends
+// without a fetch if what is found on the way needs less than what the flight
+// is for.
+func (k *Keeper) start(origin robots.Origin, userAgent string, need Need, meanwhile *Judgement) *flight {
+	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
+		f.judgement, f.fetched, f.err = k.look(ctx, origin, userAgent, need)
+	})
+}
+
+// look is a flight.
+func (k *Keeper) look(ctx context.Context, origin robots.Origin, userAgent string, need Need) (j *Judgement, fetched bool, err error) {
+	// Another flight may have ended, and another process may have fetched.
+	e := k.newest(ctx, origin)
+	if j := e.judge(&k.opts, k.now()); j.Need < need {
+		k.memory.set(e)
+		return j, false, nil
+	}
+	if userAgent == "" {
+		userAgent = k.userAgent
+	}
+	got, err := k.fetcher.fetch(ctx, origin, userAgent)
+	if err != nil {
+		return nil, false, ErrClosed
+	}
+	now := k.now()
+	e = newEntry(origin, k.opts.learn(e.rec, got, now, k.random()), e)
+	k.memory.set(e)
+	k.records.put(ctx, e.rec)
+	k.metrics.fetched(got)
+	k.logFetch(e, got)
+	return e.judge(&k.opts, now), true, nil
+}
+
+// newest returns what memory or the store knows best; an empty entry if
+// neither knows anything.
+func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *entry {
+	held := k.memory.get(origin)
+	now := k.now()
+	name := origin.String()
+	stored, ok := k.records.get(ctx, name, now)
+	switch {
+	case ok && (held == nil || newer(stored, held.rec, now)):
+		return newEntry(origin, stored, held)
+	case held != nil:
+		return held
+	}
+	return newEntry(origin, store.Record{Origin: name}, nil)
+}
+
+func (k *Keeper) logFetch(e *entry, got found) {
+	line, message := k.log.Debug(), "robots.txt fetched"
+	if !got.answered {
+		line, message = k.log.Warn(), "robots.txt unreachable"
+		line.Int("failures", e.rec.Failures).Time("next_try", e.rec.NextTry)
+	}
+	line.Str("origin", e.rec.Origin).Str("outcome", string(got.outcome)).Int("status", got.status).
+		Str("cause", got.cause).Int("bytes", len(got.body)).Str("robots_sha256", got.sha256).
+		Int64("duration_ms", got.took.Milliseconds()).Msg(message)
+}

@@ -1,0 +1,438 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"robotsproxy/robots"
+	"robotsproxy/robots/store"
+)
+
+func TestFirstRequestsShareOneFetch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if p := w.ask(); p.Outcome != Rules || p.File == nil || p.Origin != exampleOrg || string(p.Text) != someRules {
+					t.Errorf("got %+v", p)
+				}
+			})
+		}
+		all.Wait()
+		if n := w.site.fetched(); n != 1 {
+			t.Errorf("%d fetches", n)
+		}
+		if got := w.site.agents[0]; got != "ExampleBot/2.0" {
+			t.Errorf("fetched as %q", got)
+		}
+		if n := w.count("robotsproxy_policy_lookups_total", "fetch"); n != 100 {
+			t.Errorf("%v lookups ended in a fetch", n)
+		}
+		w.expect(Rules, 0, false)
+		if n := w.count("robotsproxy_policy_lookups_total", "memory"); n != 1 {
+			t.Errorf("%v lookups ended in memory", n)
+		}
+		if n := w.count("robotsproxy_robots_fetches_total", "rules"); n != 1 {
+			t.Errorf("%v fetches counted", n)
+		}
+		if n := w.count("robotsproxy_robots_fetch_duration_seconds"); n != 1 {
+			t.Errorf("%v fetches timed", n)
+		}
+		if n := w.count("robotsproxy_policies"); n != 1 {
+			t.Errorf("%v policies in memory", n)
+		}
+	})
+}
+
+func TestWaiterLeaves(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		w.site.takes = 5 * time.Second
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		if p, err := w.keeper.Policy(hurried, exampleOrg, "ExampleBot"); !errors.Is(err, context.DeadlineExceeded) || p != nil {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("left after %v", took)
+		}
+		if p := w.ask(); p.Outcome != Rules || time.Since(begun) != 5*time.Second {
+			t.Errorf("%s after %v, want the fetch that was under way", p.Outcome, time.Since(begun))
+		}
+		if n := w.site.fetched(); n != 1 {
+			t.Errorf("%d fetches", n)
+		}
+	})
+}
+
+func TestRefreshInTheBackground(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		w.expect(Rules, 1, true)
+		time.Sleep(18 * hour)
+		w.site.answers(404, "")
+		w.site.fetched()
+		begun := time.Now()
+		for range 50 {
+			if p := w.ask(); p.Outcome != Rules {
+				t.Errorf("outcome %s while the refresh is under way", p.Outcome)
+			}
+		}
+		if time.Since(begun) != 0 {
+			t.Error("requests waited for a refresh")
+		}
+		time.Sleep(2 * time.Second)
+		w.expect(Unavailable, 0, false)
+		if w.count("robotsproxy_robots_fetches_total", "unavailable") != 1 {
+			t.Error("more than one refresh")
+		}
+	})
+}
+
+func TestFailedRefreshShowsOnlyAtTheEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		first := w.expect(Rules, 1, true)
+		time.Sleep(18 * hour)
+		w.site.answers(503, "")
+		w.expect(Rules, 1, false) // failure 1
+		w.expect(Rules, 0, false) // tried again 30 s later
+		time.Sleep(30 * time.Second)
+		w.expect(Rules, 1, false) // failure 2, the next try 30 to 60 s later
+		time.Sleep(35 * time.Second)
+		w.expect(Rules, 0, false)
+		time.Sleep(10 * time.Second)
+		w.expect(Rules, 1, false)
+
+		time.Sleep(time.Until(first.ExpiresAt))
+		p := w.expect(Unreachable, 1, true)
+		if wait := time.Until(p.NextTry); wait <= 0 || wait > 10*minute || p.Status != 503 || p.Cause != "503 Service Unavailable" {
+			t.Errorf("got %+v", p)
+		}
+		w.expect(Unreachable, 0, false)
+		time.Sleep(time.Until(p.NextTry))
+		w.expect(Unreachable, 1, true)
+
+		w.site.answers(200, someRules)
+		time.Sleep(10 * minute)
+		if p := w.expect(Rules, 1, true); !p.UnreachableSince.IsZero() || p.Cause != "" {
+			t.Errorf("recovered, but %+v", p)
+		}
+	})
+}
+
+func TestUnreachableForLong(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		status        int // of the first fetch
+		within, after Outcome
+	}{
+		{"with a good copy", 200, Unreachable, Rules},
+		{"after a 404", 404, Unreachable, UnreachableExpired},
+		{"never reached", 0, Unreachable, UnreachableExpired},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.start()
+				w.site.answers(test.status, someRules)
+				w.ask()
+				time.Sleep(day)
+				w.site.answers(0, "")
+				w.expect(test.within, 1, true)
+				for range 28 { // restarts do not begin the time anew
+					w.stop()
+					time.Sleep(day)
+					w.start()
+					w.expect(test.within, 1, true)
+				}
+				time.Sleep(2 * day)
+				p := w.expect(test.after, 1, false)
+				if (p.File != nil) != (test.after == Rules) || p.AllowAll != (test.after == UnreachableExpired) {
+					t.Errorf("got %+v", p)
+				}
+				time.Sleep(10 * minute)
+				w.site.answers(200, someRules)
+				w.expect(test.after, 1, false)
+				if p := w.expect(Rules, 0, false); !p.UnreachableSince.IsZero() {
+					t.Errorf("recovered, but %+v", p)
+				}
+			})
+		})
+	}
+}
+
+func TestRestart(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		before := w.expect(Rules, 1, true)
+		w.stop()
+		time.Sleep(10 * hour)
+		w.start()
+		p := w.expect(Rules, 0, false)
+		if !p.FetchedAt.Equal(before.FetchedAt) || !p.ExpiresAt.Equal(before.ExpiresAt) || p.SHA256 != before.SHA256 || string(p.Text) != someRules {
+			t.Errorf("got  %+v\nwant %+v", p, before)
+		}
+		if n := w.count("robotsproxy_policy_lookups_total", "store"); n != 1 {
+			t.Errorf("%v lookups ended in the store", n)
+		}
+		w.stop()
+		time.Sleep(9 * hour)
+		w.start()
+		w.expect(Rules, 1, false) // due for a refresh, and nobody waits for it
+	})
+}
+
+func TestAnotherProcessHasFetched(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		w.expect(Rules, 1, true)
+		time.Sleep(20 * hour)
+		rec, _, err := w.store.Get(t.Context(), exampleOrg.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Status, rec.Body, rec.SHA256 = 404, nil, ""
+		rec.FetchedAt, rec.ExpiresAt = time.Now(), time.Now().Add(day)
+		if err := w.store.Put(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		w.expect(Rules, 0, false)
+		w.expect(Unavailable, 0, false)
+	})
+}
+
+func TestClockSetBack(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var back time.Duration
+		w.setup.Now = func() time.Time { return time.Now().Add(-back) }
+		w.start()
+		w.expect(Rules, 1, true)
+		back = 100 * day
+		w.expect(Rules, 1, true)
+		w.expect(Rules, 0, false)
+		w.site.answers(0, "")
+		back = 200 * day
+		p := w.expect(Unreachable, 1, true)
+		if !p.UnreachableSince.Before(time.Now().Add(-199 * day)) {
+			t.Errorf("unreachable since %v, which is to come", p.UnreachableSince)
+		}
+		w.expect(Unreachable, 0, false)
+	})
+}
+
+// What the cache does not take must still be found.
+func TestTinyMemory(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		t.Run(fmt.Sprintf("store broken %v", broken), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				kept, err := store.Open(t.Context(), store.Defaults(), w.dataDir, 0, w.setup.Log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.store = &brokenStore{Store: kept, broken: broken}
+				w.setup.Memory = 1
+				w.start()
+				w.expect(Rules, 1, true)
+				for range 5 {
+					w.expect(Rules, 0, false)
+				}
+				// Nor do requests wait for a refresh of it.
+				time.Sleep(20 * hour)
+				w.site.takes = 5 * time.Second
+				begun := time.Now()
+				for range 5 {
+					w.ask()
+					synctest.Wait()
+				}
+				if took := time.Since(begun); took != 0 {
+					t.Errorf("requests took %v", took)
+				}
+				time.Sleep(10 * time.Second)
+				if n := w.site.fetched(); n != 1 {
+					t.Errorf("%d fetches for a refresh", n)
+				}
+			})
+		})
+	}
+}
+
+func TestBrokenStoreIsLoggedOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		kept, err := store.Open(t.Context(), store.Defaults(), w.dataDir, 0, w.setup.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken := &brokenStore{Store: kept, broken: true}
+		w.store = broken
+		w.start()
+		for i := range 5 {
+			origin := robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
+			if p, err := w.keeper.Policy(t.Context(), origin, ""); err != nil || p.Outcome != Rules {
+				t.Errorf("got %+v, %v", p, err)
+			}
+		}
+		synctest.Wait()
+		if n := strings.Count(w.log.String(), "disk on fire"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, w.log)
+		}
+		if w.site.agents[0] != "robotsproxy/1.0" {
+			t.Errorf("fetched as %q", w.site.agents[0])
+		}
+		broken.broken = false
+		w.ask()
+		if n := strings.Count(w.log.String(), "can be kept again"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, w.log)
+		}
+		broken.broken = true
+		time.Sleep(day)
+		w.ask()
+		if n := strings.Count(w.log.String(), "disk on fire"); n != 2 {
+			t.Errorf("logged %d times:\n%s", n, w.log)
+		}
+	})
+}
+
+func TestFetchesAreBounded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.setup.Options.MaxFetches = 8
+		w.setup.Options.FetchTimeout = 2 * time.Second // less than the whole takes
+		w.start()
+		var all sync.WaitGroup
+		for i := range 80 {
+			all.Go(func() {
+				origin := robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
+				if p, err := w.keeper.Policy(t.Context(), origin, ""); err != nil || p.Outcome != Rules {
+					t.Errorf("got %+v, %v", p, err)
+				}
+			})
+		}
+		begun := time.Now()
+		all.Wait()
+		if w.site.most != 8 || time.Since(begun) != 10*time.Second {
+			t.Errorf("%d fetches at once, %v in all", w.site.most, time.Since(begun))
+		}
+	})
+}
+
+func TestFreshAlwaysFetches(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		w.expect(Rules, 1, true)
+		w.site.answers(404, "")
+		for range 2 {
+			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, ""); err != nil || p.Outcome != Unavailable {
+				t.Errorf("got %+v, %v", p, err)
+			}
+		}
+		if n := w.site.fetched(); n != 2 {
+			t.Errorf("%d fetches", n)
+		}
+		w.expect(Unavailable, 0, false)
+	})
+}
+
+func TestPeekAndPolicies(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		if p, err := w.keeper.Peek(t.Context(), exampleOrg); p != nil || err != nil {
+			t.Errorf("got %+v, %v of an origin that is not known", p, err)
+		}
+		for _, host := range []string{"c.example", "a.example", "b.example"} {
+			w.keeper.Policy(t.Context(), robots.Origin{Scheme: "http", Host: host, Port: "80"}, "")
+		}
+		w.ask()
+		w.site.fetched()
+		time.Sleep(100 * day)
+		p, err := w.keeper.Peek(t.Context(), exampleOrg)
+		if err != nil || p.Outcome != Rules || p.File == nil || !p.ExpiresAt.Before(time.Now()) {
+			t.Errorf("got %+v, %v, want the last thing known", p, err)
+		}
+		first, err := w.keeper.Policies(t.Context(), "", 3)
+		if err != nil || len(first) != 3 {
+			t.Fatalf("got %v, %v", first, err)
+		}
+		rest, err := w.keeper.Policies(t.Context(), first[2].Origin.String(), 3)
+		if err != nil || len(rest) != 1 {
+			t.Fatalf("got %v, %v", rest, err)
+		}
+		var origins []string
+		for _, p := range append(first, rest...) {
+			origins = append(origins, p.Origin.String())
+		}
+		if got := strings.Join(origins, " "); got != "http://a.example http://b.example http://c.example https://example.org" {
+			t.Errorf("got %s", got)
+		}
+		if n := w.site.fetched(); n != 0 {
+			t.Errorf("%d fetches", n)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		w.site.takes = hour
+		waiting := make(chan error)
+		go func() {
+			_, err := w.keeper.Policy(context.Background(), exampleOrg, "ExampleBot")
+			waiting <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		go w.keeper.Close()
+		if err := <-waiting; !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := w.keeper.Policy(t.Context(), exampleOrg, ""); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		if time.Since(begun) != 0 {
+			t.Errorf("closing took %v", time.Since(begun))
+		}
+		if _, known, err := w.store.Get(t.Context(), exampleOrg.String()); known || err != nil {
+			t.Errorf("a fetch that was ended is kept: %v", err)
+		}
+	})
+}
+
+func TestCloseIsNoFailureOfTheStore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		kept, err := store.Open(t.Context(), store.Defaults(), w.dataDir, 0, w.setup.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.store = slowStore{kept}
+		w.start()
+		go w.keeper.Policy(context.Background(), exampleOrg, "ExampleBot")
+		synctest.Wait()
+		w.keeper.Close()
+		if w.log.Len() > 0 {
+			t.Errorf("logged %s", w.log)
+		}
+	})
+}
+
+func BenchmarkPolicyFromMemory(b *testing.B) {
+	s := &site{status: 200, body: someRules}
+	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: store.NewMemory(0), Transport: s})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer k.Close()
+	if _, err := k.Policy(b.Context(), exampleOrg, ""); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		k.Policy(b.Context(), exampleOrg, "")
+	}
+}

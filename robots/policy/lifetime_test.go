@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestLifetime(t *testing.T) {
+	opts := with(func(o *Options) { o.TTL, o.MinTTL, o.MaxTTL = 6*hour, 5*minute, day })
+	short := with(func(o *Options) { o.TTL = time.Second })
+	if got := short.lifetime(nil); got != time.Second {
+		t.Errorf("a ttl under min_ttl: %v, want 1s", got)
+	}
+	long := with(func(o *Options) { o.TTL = 48 * hour })
+	if got := long.lifetime(nil); got != day {
+		t.Errorf("a ttl over max_ttl: %v, want 24h", got)
+	}
+	for _, test := range []struct {
+		header []string
+		want   time.Duration
+	}{
+		{nil, 6 * hour},
+		{[]string{""}, 6 * hour},
+		{[]string{"public"}, 6 * hour},
+		{[]string{"max-age=3600"}, hour},
+		{[]string{"MAX-AGE=3600, public"}, hour},
+		{[]string{"public", "max-age=3600"}, hour},
+		{[]string{`max-age="3600"`}, hour},
+		{[]string{"public,,max-age=3600,"}, hour},
+		{[]string{"max-age=3600, max-age=7200"}, hour},
+		{[]string{"max-age=0"}, 5 * minute},
+		{[]string{"max-age=60"}, 5 * minute},
+		{[]string{"max-age=864000"}, day},
+		{[]string{"max-age=2147483648"}, day},
+		{[]string{"max-age=99999999999999999999999"}, day},
+		{[]string{"max-age=-1"}, 6 * hour},
+		{[]string{"max-age=1h"}, 6 * hour},
+		{[]string{"max-age=3600.5"}, 6 * hour},
+		{[]string{"max-age="}, 6 * hour},
+		{[]string{"max-age"}, 6 * hour},
+		{[]string{"max-age = 3600"}, 6 * hour},
+		{[]string{"max-age=x, max-age=3600"}, 6 * hour},
+		{[]string{"s-maxage=3600"}, 6 * hour},
+		{[]string{"no-store"}, 5 * minute},
+		{[]string{"No-Cache, max-age=3600"}, 5 * minute},
+		{[]string{"max-age=3600, no-store"}, 5 * minute},
+		{[]string{`private="max-age=60, no-store", max-age=3600`}, hour},
+		{[]string{`ext="a\", no-store, ", max-age=3600`}, hour},
+		{[]string{`ext="never closed, max-age=3600`}, 6 * hour},
+	} {
+		h := http.Header{"Cache-Control": test.header, "Expires": {"Thu, 01 Jan 1970 00:00:00 GMT"}}
+		if got := opts.lifetime(h); got != test.want {
+			t.Errorf("Cache-Control %q: %v, want %v", test.header, got, test.want)
+		}
+	}
+}
+
+func FuzzLifetime(f *testing.F) {
+	for _, seed := range []string{"", "max-age=60", "no-store", `a="b\",c", max-age=1`, `max-age="99999999999999999999"`, ",,=,"} {
+		f.Add(seed)
+	}
+	opts := Defaults()
+	f.Fuzz(func(t *testing.T, header string) {
+		got := opts.lifetime(http.Header{"Cache-Control": {header}})
+		if got < opts.MinTTL || got > opts.MaxTTL {
+			t.Errorf("%q: %v is out of bounds", header, got)
+		}
+		// Where a header line is cut at a comma does not matter, but in a
+		// quoted string, which then is none any more.
+		first, rest := cutDirective(header)
+		if rest != "" && opts.lifetime(http.Header{"Cache-Control": {first, rest}}) != got {
+			t.Errorf("%q means something else on two lines", header)
+		}
+	})
+}

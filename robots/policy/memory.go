@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+
+	"robotsproxy/robots"
+	"robotsproxy/robots/store"
+)
+
+// An entry is a record as memory holds it, its text parsed. It does not change,
+// but for its last judgement.
+type entry struct {
+	origin robots.Origin
+	rec    store.Record
+	file   *robots.File // nil if the last answer was no text
+	last   atomic.Pointer[Judgement]
+}
+
+// newEntry parses the record's text, unless the old entry (which may be nil)
+// holds the same.
+func newEntry(origin robots.Origin, rec store.Record, old *entry) *entry {
+	e := &entry{origin: origin, rec: rec}
+	switch {
+	case rec.SHA256 == "":
+	case old != nil && old.rec.SHA256 == rec.SHA256:
+		e.file = old.file
+	default:
+		e.file = robots.Parse(rec.Body)
+	}
+	return e
+}
+
+// judge is Options.Judge, but for as long as a judgement holds it is the same
+// one.
+func (e *entry) judge(opts *Options, now time.Time) *Judgement {
+	if last := e.last.Load(); last != nil && last.Holds(now) {
+		return last
+	}
+	j := opts.Judge(e.rec, now)
+	j.Policy.Origin = e.origin
+	if j.Policy.Outcome == Rules {
+		j.Policy.File = e.file
+	}
+	e.last.Store(&j)
+	return &j
+}
+
+// entryOverhead is about what an entry costs besides its text and its rules:
+// the structs with their strings, a judgement, and the cache's own.
+const entryOverhead = 1024
+
+func (e *entry) cost() int64 {
+	cost := int64(entryOverhead + cap(e.rec.Body))
+	if e.file != nil {
+		cost += e.file.Size()
+	}
+	return cost
+}
+
+// A memory is a bounded shortcut to what the store holds. It may forget an
+// entry at any time, or not take it at all.
+type memory struct {
+	seed  maphash.Seed
+	count atomic.Int64
+
+	// ristretto cannot be asked while it is being closed.
+	mu     sync.RWMutex
+	closed bool
+	cache  *ristretto.Cache[uint64, *entry]
+}
+
+func newMemory(ceiling int64) (*memory, error) {
+	ceiling = max(ceiling, 1)
+	m := &memory{seed: maphash.MakeSeed()}
+	var err error
+	m.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *entry]{
+		// Ten counters for each entry that fits in are advised.
+		NumCounters: max(ceiling/entryOverhead*10, 1000),
+		MaxCost:     ceiling,
+		BufferItems: 64,
+		OnExit: func(e *entry) {
+			if e != nil {
+				m.count.Add(-1)
+			}
+		},
+		// Entries have no time to live that the cache would have to look after.
+		TtlTickerDurationInSec: math.MaxInt64 / int64(time.Second),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of policies: %w", err)
+	}
+	return m, nil
+}
+
+// get returns nil if the origin is not held. Two origins with one hash push
+// each other out.
+func (m *memory) get(origin robots.Origin) *entry {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return nil
+	}
+	e, ok := m.cache.Get(maphash.Comparable(m.seed, origin))
+	if !ok || e.origin != origin {
+		return nil
+	}
+	return e
+}
+
+func (m *memory) set(e *entry) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if !m.closed && m.cache.Set(maphash.Comparable(m.seed, e.origin), e, e.cost()) {
+		m.count.Add(1)
+	}
+}
+
+func (m *memory) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.closed = true
+		m.cache.Close()
+	}
+}

@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics count what a keeper does.
+type metrics struct {
+	fetches                          *prometheus.CounterVec
+	duration                         prometheus.Histogram
+	fromMemory, fromStore, fromFetch prometheus.Counter
+}
+
+// newMetrics registers the metrics with to, unless that is nil.
+func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "robotsproxy_policy_lookups_total",
+		Help: "Policies asked for, by where they were found.",
+	}, []string{"tier"})
+	m := &metrics{
+		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_robots_fetches_total",
+			Help: "Fetches of robots.txt, by outcome.",
+		}, []string{"outcome"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "robotsproxy_robots_fetch_duration_seconds",
+			Help:    "How long a fetch of robots.txt took.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 10),
+		}),
+		fromMemory: lookups.WithLabelValues("memory"),
+		fromStore:  lookups.WithLabelValues("store"),
+		fromFetch:  lookups.WithLabelValues("fetch"),
+	}
+	for _, outcome := range []Outcome{Rules, Unavailable, Unreachable, Status} {
+		m.fetches.WithLabelValues(string(outcome)) // shown as 0 from the start
+	}
+	if to == nil {
+		return m, nil
+	}
+	policies := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "robotsproxy_policies",
+		Help: "Policies held in memory.",
+	}, func() float64 { return float64(held()) })
+	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies))
+}
+
+func (m *metrics) fetched(got found) {
+	m.fetches.WithLabelValues(string(got.outcome)).Inc()
+	m.duration.Observe(got.took.Seconds())
+}

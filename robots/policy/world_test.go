@@ -1,0 +1,220 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/robots"
+	"robotsproxy/robots/store"
+)
+
+// A site answers for every origin, in memory.
+type site struct {
+	mu      sync.Mutex
+	status  int // 0: no connection
+	header  http.Header
+	body    string
+	takes   time.Duration
+	fetches int
+	agents  []string
+
+	now, most int // requests under way at once
+}
+
+func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.fetches++
+	s.agents = append(s.agents, req.UserAgent())
+	s.now++
+	s.most = max(s.most, s.now)
+	takes := s.takes
+	s.mu.Unlock()
+
+	select {
+	case <-req.Context().Done():
+	case <-time.After(takes):
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now--
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	if s.status == 0 {
+		return nil, fmt.Errorf("nobody there")
+	}
+	return &http.Response{
+		StatusCode: s.status, Header: s.header.Clone(), Body: io.NopCloser(strings.NewReader(s.body)),
+		ContentLength: int64(len(s.body)), Request: req,
+	}, nil
+}
+
+// answers sets what the site answers from now on.
+func (s *site) answers(status int, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status, s.body = status, body
+}
+
+// fetched returns how many requests came since it was last called.
+func (s *site) fetched() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.fetches
+	s.fetches = 0
+	return n
+}
+
+// A world is a keeper over SQLite over a site.
+type world struct {
+	t       *testing.T
+	site    *site
+	setup   Setup
+	dataDir string
+	log     *bytes.Buffer // to be read when nothing runs
+	store   store.Store
+	keeper  *Keeper
+}
+
+// inWorld runs a test in a bubble, where time passes when everyone waits.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, dataDir: t.TempDir(), log: new(bytes.Buffer), site: &site{takes: time.Second}}
+		w.site.answers(200, someRules)
+		w.setup = Setup{
+			Options: Defaults(), Memory: 1 << 20, Transport: w.site, UserAgent: "robotsproxy/1.0",
+			Log: zerolog.New(zerolog.SyncWriter(w.log)), Random: func() float64 { return 0.5 },
+		}
+		defer func() {
+			if w.keeper != nil {
+				w.stop()
+			}
+		}()
+		test(t, w)
+	})
+}
+
+// start opens store and keeper; a store that is there already is used as it is.
+func (w *world) start() {
+	w.t.Helper()
+	var err error
+	if w.store == nil {
+		w.store, err = store.Open(w.t.Context(), store.Defaults(), w.dataDir, 0, zerolog.Nop())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.setup.Store = w.store
+	w.setup.Metrics = prometheus.NewRegistry()
+	if w.keeper, err = NewKeeper(w.setup); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) stop() {
+	w.t.Helper()
+	w.keeper.Close()
+	if err := w.store.Close(); err != nil {
+		w.t.Error(err)
+	}
+	w.keeper, w.store = nil, nil
+}
+
+var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"}
+
+// ask returns the policy of example.org.
+func (w *world) ask() *Policy {
+	w.t.Helper()
+	p, err := w.keeper.Policy(w.t.Context(), exampleOrg, "ExampleBot/2.0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// expect asks, and checks the outcome, the fetches until all is still again,
+// and whether asking took time.
+func (w *world) expect(outcome Outcome, fetches int, waited bool) *Policy {
+	w.t.Helper()
+	synctest.Wait() // for memory, which takes entries in its own time
+	w.site.fetched()
+	begun := time.Now()
+	p := w.ask()
+	took := time.Since(begun)
+	time.Sleep(2 * time.Second) // a refresh takes one
+	synctest.Wait()
+	if p.Outcome != outcome {
+		w.t.Errorf("outcome %q (%s), want %q", p.Outcome, p.Cause, outcome)
+	}
+	if n := w.site.fetched(); n != fetches {
+		w.t.Errorf("%d fetches, want %d", n, fetches)
+	}
+	if (took > 0) != waited {
+		w.t.Errorf("asking took %v", took)
+	}
+	return p
+}
+
+func (w *world) count(metric string, labels ...string) float64 {
+	w.t.Helper()
+	families, err := w.setup.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != metric {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if len(labels) > 0 && m.GetLabel()[0].GetValue() != labels[0] {
+				continue
+			}
+			if h := m.GetHistogram(); h != nil {
+				return float64(h.GetSampleCount())
+			}
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	w.t.Fatalf("no metric %s%v", metric, labels)
+	return 0
+}
+
+// slowStore does not answer at all.
+type slowStore struct{ store.Store }
+
+func (slowStore) Get(ctx context.Context, _ string) (store.Record, bool, error) {
+	<-ctx.Done()
+	return store.Record{}, false, ctx.Err()
+}
+
+// brokenStore fails while it is told to.
+type brokenStore struct {
+	store.Store
+	broken bool
+}
+
+func (b *brokenStore) Get(ctx context.Context, origin string) (store.Record, bool, error) {
+	if b.broken {
+		return store.Record{}, false, fmt.Errorf("disk on fire")
+	}
+	return b.Store.Get(ctx, origin)
+}
+
+func (b *brokenStore) Put(ctx context.Context, rec store.Record) error {
+	if b.broken {
+		return fmt.Errorf("disk on fire")
+	}
+	return b.Store.Put(ctx, rec)
+}

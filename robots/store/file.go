@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// openFile opens the database at path, and makes it if there is none. One that
+// does not pass the check is set aside and a new one begun; a lock lets one
+// process at a time do this, or a second one would set aside what the first
+// has just begun.
+func openFile(ctx context.Context, path string, check func(context.Context, *sql.DB) error, log zerolog.Logger) (*sql.DB, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	unlock, err := lock(ctx, path+".lock")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	db, err := connect(ctx, path, check)
+	if !damaged(err) {
+		return db, err
+	}
+	aside, moveErr := setAside(path)
+	if moveErr != nil {
+		return nil, fmt.Errorf("%w; setting it aside: %w", err, moveErr)
+	}
+	log.Error().Err(err).Str("file", path).Str("set_aside_as", aside).
+		Msg("the policies on disk are damaged: their file is set aside and a new one begun")
+	return connect(ctx, path, check)
+}
+
+// connect opens the database at path for several processes at once.
+func connect(ctx context.Context, path string, check func(context.Context, *sql.DB) error) (*sql.DB, error) {
+	// SQLite would make the file readable by everyone.
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600) // which may be one that is read-only
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+
+	db, err := sql.Open("sqlite", dataSource(path))
+	if err != nil {
+		return nil, err
+	}
+	// Readers do not wait for a writer; writers of one process take turns in
+	// SQLite.Put, so that more connections would have nothing to do.
+	db.SetMaxOpenConns(4)
+	db.SetMaxIdleConns(4)
+	if err := migrate(ctx, db); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	if err := check(ctx, db); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("checking %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// dataSource is path as the driver wants it, any character in it allowed. In
+// WAL mode synchronous=NORMAL loses nothing when the process is killed, and at
+// worst the last few seconds when the machine is.
+func dataSource(path string) string {
+	slashed := filepath.ToSlash(path)
+	if !strings.HasPrefix(slashed, "/") {
+		slashed = "/" + slashed // C:/…
+	}
+	settings := url.Values{
+		"_busy_timeout": {"5000"},
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"NORMAL"},
+		"_txlock":       {"immediate"},
+		"_error_rc":     {"1"},
+	}
+	return "file://" + (&url.URL{Path: slashed}).EscapedPath() + "?" + settings.Encode()
+}
+
+// damaged reports whether the error says that the file is no database, no
+// whole one, or not one of ours.
+func damaged(err error) bool {
+	if errors.Is(err, errDamaged) {
+		return true
+	}
+	failure, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch failure.Code() & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR:
+		return true
+	}
+	return false
+}
+
+// setAside renames the database and what belongs to it. The write-ahead log
+// goes first: left behind, it would be replayed into the new database.
+func setAside(path string) (string, error) {
+	aside := path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
+	for _, part := range []string{"-wal", "-shm", ""} {
+		err := os.Rename(path+part, aside+part)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return aside, nil
+}

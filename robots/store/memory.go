@@ -1,0 +1,90 @@
+package store
+
+import (
+	"container/list"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// minBudget is what a Memory keeps however little it is given: some ten
+// thousand records without a long text. Less would have a proxy with a small
+// cache fetch the same robots.txt again and again.
+const minBudget = 8 << 20
+
+// recordOverhead is about what a record costs besides its strings: the struct,
+// its place in the list and in the map.
+const recordOverhead = 400
+
+// A Memory keeps the records that were used last, up to a number of bytes. It
+// does not outlive the process.
+type Memory struct {
+	budget int64
+
+	mu      sync.Mutex
+	held    int64
+	recent  *list.List // of Record, the last used in front
+	records map[string]*list.Element
+}
+
+// NewMemory returns an empty Memory of so many bytes, and never less than 8 MiB.
+func NewMemory(budget int64) *Memory {
+	return &Memory{
+		budget:  max(budget, minBudget),
+		recent:  list.New(),
+		records: make(map[string]*list.Element),
+	}
+}
+
+func (m *Memory) Get(_ context.Context, origin string) (Record, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.records[origin]
+	if !ok {
+		return Record{}, false, nil
+	}
+	m.recent.MoveToFront(e)
+	return e.Value.(Record), true, nil
+}
+
+func (m *Memory) Put(_ context.Context, rec Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.records[rec.Origin]; ok {
+		m.drop(e)
+	}
+	m.records[rec.Origin] = m.recent.PushFront(rec)
+	m.held += cost(rec)
+	for m.held > m.budget {
+		m.drop(m.recent.Back())
+	}
+	return nil
+}
+
+func (m *Memory) List(_ context.Context, after string, limit int) ([]Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var recs []Record
+	for _, origin := range slices.Sorted(maps.Keys(m.records)) {
+		if len(recs) >= limit {
+			break
+		}
+		if origin > after {
+			recs = append(recs, m.records[origin].Value.(Record))
+		}
+	}
+	return recs, nil
+}
+
+func (m *Memory) Close() error { return nil }
+
+func (m *Memory) drop(e *list.Element) {
+	rec := m.recent.Remove(e).(Record)
+	delete(m.records, rec.Origin)
+	m.held -= cost(rec)
+}
+
+func cost(rec Record) int64 {
+	return int64(recordOverhead + len(rec.Origin) + cap(rec.Body) + len(rec.SHA256) + len(rec.Cause))
+}

@@ -1,0 +1,21 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rs/zerolog"
+)
+
+// Open opens the store that the options name. SQLite's file is in dataDir,
+// which is made if it is not there; the store that does not last keeps up to
+// about budget bytes.
+func Open(ctx context.Context, opts Options, dataDir string, budget int64, log zerolog.Logger) (Store, error) {
+	switch opts.Kind {
+	case SQLite:
+		return openSQLite(ctx, dataDir, log)
+	case None:
+		return NewMemory(budget), nil
+	}
+	return nil, fmt.Errorf("no store is called %q", opts.Kind)
+}

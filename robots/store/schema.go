@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// migrations lead from one version of the schema to the next: migrations[n]
+// from n to n+1, and the last one to the version of this program. A migration
+// that has been released is never changed.
+//
+// Times are Unix milliseconds, 0 for none. A text is kept once, however many
+// origins serve it: gunzip gives it back. A version is an answer that an
+// origin gave, be it a text or a status without one (text_id 0); versions
+// outlive the policies that they were.
+var migrations = []string{`
+CREATE TABLE texts (
+	id     INTEGER PRIMARY KEY,
+	sha256 TEXT    NOT NULL UNIQUE,
+	gzip   BLOB    NOT NULL
+) STRICT;
+
+CREATE TABLE policies (
+	origin        TEXT    PRIMARY KEY,
+	status        INTEGER NOT NULL,
+	text_id       INTEGER NOT NULL,
+	fetched_at    INTEGER NOT NULL,
+	expires_at    INTEGER NOT NULL,
+	failed_since  INTEGER NOT NULL,
+	failed_status INTEGER NOT NULL,
+	failures      INTEGER NOT NULL,
+	next_try      INTEGER NOT NULL,
+	cause         TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE versions (
+	origin     TEXT    NOT NULL,
+	text_id    INTEGER NOT NULL,
+	status     INTEGER NOT NULL,
+	first_seen INTEGER NOT NULL,
+	last_seen  INTEGER NOT NULL,
+	PRIMARY KEY (origin, text_id, status)
+) STRICT, WITHOUT ROWID;
+`}
+
+// migrate brings the schema to the version of this program. The caller sees to
+// it that no other process does so meanwhile.
+func migrate(ctx context.Context, db *sql.DB) error {
+	var version int
+	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		return err
+	}
+	switch {
+	case version == len(migrations):
+		return nil // without a transaction, which a file that is read-only would refuse
+	case version > len(migrations):
+		return fmt.Errorf("its schema is version %d, and this program knows versions up to %d: "+
+			"start the newer robotsproxy that wrote it, or move the file away to begin a new one", version, len(migrations))
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, m := range migrations[version:] {
+		if _, err := tx.ExecContext(ctx, m); err != nil {
+			return fmt.Errorf("bringing its schema from version %d to %d: %w", version, len(migrations), err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, len(migrations))); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// errDamaged is found by looking closely at a file that SQLite opens.
+var errDamaged = errors.New("the file is damaged")
+
+// look reads a little of each table: enough to see that the file is ours and
+// not cut off, and as fast with a million origins as with ten.
+func look(ctx context.Context, db *sql.DB) error {
+	for _, query := range []string{
+		`SELECT min(origin) || max(next_try) FROM (SELECT * FROM policies LIMIT 1)`,
+		`SELECT min(origin) || max(last_seen) FROM (SELECT * FROM versions LIMIT 1)`,
+		`SELECT max(id) || max(sha256) FROM (SELECT * FROM texts LIMIT 1)`,
+	} {
+		var row sql.NullString
+		if err := db.QueryRowContext(ctx, query).Scan(&row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// examine reads the whole file.
+func examine(ctx context.Context, db *sql.DB) error {
+	var verdict string
+	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("%w: %s", errDamaged, verdict)
+	}
+	return nil
+}

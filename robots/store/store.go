@@ -1,0 +1,46 @@
+// Package store is where policies last: one record for each origin, over
+// restarts and between processes.
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// A Record is all that is known of an origin's robots.txt. Times are wall time
+// in whole milliseconds; a zero time is none.
+type Record struct {
+	Origin string // as robots.Origin writes it
+
+	// The last answer: 2xx, 4xx, redirects that lead nowhere, or a status that
+	// the operator gave a meaning.
+	Status    int    // its HTTP status; 0: there has been none
+	Body      []byte // its text, of a 2xx answer
+	SHA256    string // of Body in hex; empty if the answer was not 2xx
+	FetchedAt time.Time
+	ExpiresAt time.Time
+
+	// The failures since that answer.
+	FailedSince  time.Time // the first of them
+	FailedStatus int       // HTTP status of the last one; 0 if there was none
+	Failures     int       // how many in a row
+	NextTry      time.Time
+
+	// Cause says in a few words how the last fetch failed, or why an answer
+	// is no text where its status does not tell.
+	Cause string
+}
+
+// A Store keeps records. It is safe for concurrent use. Records handed in and
+// out are shared: nobody changes a Body.
+type Store interface {
+	// Get returns the record of an origin; false if there is none.
+	Get(ctx context.Context, origin string) (Record, bool, error)
+	// Put keeps a record in place of the origin's last one. A failure does
+	// not take the place of an answer that another process has got meanwhile.
+	Put(ctx context.Context, rec Record) error
+	// List returns up to limit records of the origins after the one given, in
+	// their order.
+	List(ctx context.Context, after string, limit int) ([]Record, error)
+	Close() error
+}

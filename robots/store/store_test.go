@@ -1,0 +1,143 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// textRecord is a record of a 2xx answer at that time.
+func textRecord(origin, text string, at time.Time) Record {
+	sum := sha256.Sum256([]byte(text))
+	return Record{
+		Origin: origin, Status: 200, Body: []byte(text), SHA256: hex.EncodeToString(sum[:]),
+		FetchedAt: at, ExpiresAt: at.Add(24 * time.Hour),
+	}
+}
+
+// failingRecord is rec with failures at that time.
+func failingRecord(rec Record, at time.Time) Record {
+	rec.FailedSince, rec.FailedStatus, rec.Failures = at, 503, 2
+	rec.NextTry, rec.Cause = at.Add(time.Minute+time.Millisecond), "503 Service Unavailable"
+	return rec
+}
+
+func openIn(t testing.TB, dir string) Store {
+	t.Helper()
+	s, err := Open(t.Context(), Defaults(), dir, 0, zerolog.New(zerolog.NewTestWriter(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func put(t testing.TB, s Store, recs ...Record) {
+	t.Helper()
+	for _, rec := range recs {
+		if err := s.Put(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func expect(t testing.TB, s Store, want Record) {
+	t.Helper()
+	got, ok, err := s.Get(t.Context(), want.Origin)
+	if err != nil || !ok {
+		t.Fatalf("%s: found %v, %v", want.Origin, ok, err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// What every store does.
+func TestStores(t *testing.T) {
+	for _, kind := range []Kind{SQLite, None} {
+		t.Run(string(kind), func(t *testing.T) {
+			s, err := Open(t.Context(), Options{Kind: kind}, t.TempDir(), 1<<20, zerolog.Nop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+
+			if _, ok, err := s.Get(t.Context(), "https://example.com"); ok || err != nil {
+				t.Errorf("an empty store: %v, %v", ok, err)
+			}
+			text := textRecord("https://example.com", "User-agent: *\nDisallow: /\n", noon)
+			empty := textRecord("https://empty.example", "", noon)
+			gone := Record{Origin: "http://gone.example:8080", Status: 404, FetchedAt: noon, ExpiresAt: noon.Add(time.Hour)}
+			down := failingRecord(Record{Origin: "https://down.example"}, noon)
+			put(t, s, text, empty, gone, down)
+			for _, rec := range []Record{text, empty, gone, down} {
+				expect(t, s, rec)
+			}
+
+			later := failingRecord(text, noon.Add(23*time.Hour))
+			put(t, s, later)
+			expect(t, s, later)
+			again := textRecord(text.Origin, "User-agent: *\nAllow: /\n", noon.Add(25*time.Hour))
+			put(t, s, again)
+			expect(t, s, again)
+
+			first, err := s.List(t.Context(), "", 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest, err := s.List(t.Context(), "https://empty.example", 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []Record{gone, down, empty, again}
+			if got := append(first, rest...); !reflect.DeepEqual(got, want) {
+				t.Errorf("listed %+v\nwant   %+v", got, want)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestMemoryForgetsWhatWasLongestUnused(t *testing.T) {
+	m := NewMemory(0)
+	text := strings.Repeat("x", 1<<20)
+	name := func(i int) string { return fmt.Sprintf("https://%d.example", i) }
+	for i := range 7 {
+		put(t, m, textRecord(name(i), text, noon))
+	}
+	m.Get(t.Context(), name(0))
+	put(t, m, textRecord(name(0), text, noon), textRecord(name(7), text, noon), textRecord(name(8), text, noon))
+	recs, _ := m.List(t.Context(), "", 100)
+	var got []string
+	for _, rec := range recs {
+		got = append(got, rec.Origin)
+	}
+	if want := []string{name(0), name(3), name(4), name(5), name(6), name(7), name(8)}; !slices.Equal(got, want) {
+		t.Errorf("kept %v, want %v", got, want)
+	}
+	if m.held > m.budget {
+		t.Errorf("%d bytes held of %d", m.held, m.budget)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	if err := Defaults().Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, kind := range []Kind{"", "SQLite", "memcached"} {
+		if err := (Options{Kind: kind}).Validate(); err == nil || !strings.HasPrefix(err.Error(), "store: ") || !strings.Contains(err.Error(), "sqlite") {
+			t.Errorf("%q: %v", kind, err)
+		}
+	}
+}
