@@ -1,0 +1,174 @@
+// Package gate judges requests. It is the only place where a request is
+// judged: every door of the proxy, the check command and the API ask here.
+package gate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// Rules are the operator's part in a judgment. They are never changed, only
+// replaced as a whole.
+type Rules struct {
+	DefaultIdentity identity.Identity
+	Decisions       Decisions
+}
+
+// Policies knows what an origin allows now. The user agent is sent with a fetch
+// that the question causes. An error means that there is no answer: the
+// context has ended, or the source has been closed.
+type Policies interface {
+	Policy(ctx context.Context, origin robots.Origin, userAgent string) (*policy.Policy, error)
+}
+
+// Gate judges requests by the rules and policies that hold at that moment. Its
+// methods may be called by many at once.
+type Gate struct {
+	rules    atomic.Pointer[Rules]
+	policies Policies
+	account  account
+	now      func() time.Time
+}
+
+// New makes a gate. It writes decisions to log and registers its metrics with
+// metrics; nil leaves them unregistered.
+func New(rules Rules, policies Policies, log zerolog.Logger, metrics prometheus.Registerer) *Gate {
+	g := &Gate{policies: policies, account: newAccount(log, metrics), now: time.Now}
+	g.rules.Store(&rules)
+	return g
+}
+
+// Ask is the question put to the gate: may this client have that URL?
+type Ask struct {
+	URL    string        // as it is shown to people: without credentials
+	Target robots.Target // what is judged of it
+
+	UserAgent string
+	// Agents stand in for the identity's product tokens, where somebody asks
+	// on a bot's behalf.
+	Agents []string
+
+	Client string // the client's address, for the log
+	Method string
+}
+
+// Decide judges. The verdict says all that is known even where err says that
+// nothing could be decided: then it refuses.
+func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
+	v, _, err := g.decide(ctx, g.rules.Load(), ask)
+	return v, err
+}
+
+func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *identity.Identity, error) {
+	id := &rules.DefaultIdentity
+	tokens := ask.Agents
+	if len(tokens) == 0 {
+		tokens = id.Tokens(ask.UserAgent)
+	}
+	v := Verdict{
+		URL:       ask.URL,
+		Origin:    ask.Target.Origin.String(),
+		Agent:     tokens[0],
+		Identity:  "default",
+		Judgment:  Disallowed,
+		RobotsURL: ask.Target.Origin.RobotsURL(),
+		mode:      id.Mode,
+	}
+	switch {
+	case id.Mode == identity.Off:
+		v.Judgment, v.Reason = Allowed, Exempt
+		return v, id, nil
+	case ask.Target.IsRobotsTxt():
+		v.Judgment, v.Reason = Allowed, RobotsTxt
+		return v, id, nil
+	}
+	p, err := g.policies.Policy(ctx, ask.Target.Origin, id.Agent(ask.UserAgent))
+	if err != nil {
+		v.Reason, v.Cause = Unreachable, "it was not waited for"
+		return v, id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
+	}
+	v.apply(p, tokens, ask.Target.Path)
+	return v, id, nil
+}
+
+// apply judges a path by a policy.
+func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
+	v.RobotsStatus = p.Status
+	v.RobotsSHA256 = p.SHA256
+	v.FetchedAt, v.ExpiresAt = p.FetchedAt, p.ExpiresAt
+	v.Cause, v.NextTry = p.Cause, p.NextTry
+
+	switch p.Outcome {
+	case policy.Rules:
+		v.match(p.File, tokens, path)
+	case policy.None:
+		v.Reason = Unreachable
+	default:
+		v.Reason = Reason(p.Outcome)
+		if p.AllowAll {
+			v.Judgment = Allowed
+		}
+	}
+}
+
+func (v *Verdict) match(file *robots.File, tokens []string, path string) {
+	v.Sitemaps = file.Sitemaps()
+	group, token := file.Group(tokens)
+	if group == nil {
+		v.Judgment, v.Reason = Allowed, NoGroup
+		return
+	}
+	v.Group = group.Name()
+	if token != "*" {
+		v.Agent = token
+	}
+	if delay, stated := group.CrawlDelay(); stated {
+		seconds := delay.Seconds()
+		v.CrawlDelay = &seconds
+	}
+	rule := group.Match(path)
+	switch {
+	case rule == nil:
+		v.Judgment, v.Reason = Allowed, NoRule
+		rule = group.Blank()
+	case rule.Allow:
+		v.Judgment, v.Reason = Allowed, ByRule
+	default:
+		v.Reason = ByRule
+	}
+	if rule != nil {
+		v.Rule, v.Line = rule.String(), rule.Line
+	}
+}
+
+// Passage is a request that has been judged, from the gate to its end.
+type Passage struct {
+	Verdict
+	Bot *identity.Identity
+
+	ask    Ask
+	rules  *Rules
+	gate   *Gate
+	asked  time.Time
+	waited time.Duration
+}
+
+// Admit judges a client's request and keeps it until it may go on. The caller
+// calls Done once when the request has ended, whatever the verdict. An error
+// means that the client left before.
+func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
+	p := &Passage{ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
+	var err error
+	p.Verdict, p.Bot, err = g.decide(ctx, p.rules, ask)
+	p.waited = g.now().Sub(p.asked)
+	return p, err
+}

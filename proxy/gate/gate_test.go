@@ -1,0 +1,256 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// known is a source of one policy. It notes for which agent it was asked.
+type known struct {
+	policy *policy.Policy
+	err    error
+	asked  []string
+}
+
+func (k *known) Policy(_ context.Context, _ robots.Origin, userAgent string) (*policy.Policy, error) {
+	k.asked = append(k.asked, userAgent)
+	return k.policy, k.err
+}
+
+const site = `Sitemap: https://example.com/sitemap.xml
+User-agent: ExampleBot
+Crawl-delay: 2.5
+Disallow: /private/
+Allow: /private/open
+
+User-agent: *
+Disallow: /
+`
+
+func rules(text string) *policy.Policy {
+	return &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(text)), Status: 200, SHA256: "abc"}
+}
+
+func TestDecide(t *testing.T) {
+	named := identity.Identity{ProductTokens: []string{"ExampleBot-Image", "ExampleBot"}, UserAgent: "ExampleBot-Image/1.0", Mode: identity.Enforce}
+	mode := func(m identity.Mode) identity.Identity { return identity.Identity{Mode: m} }
+	for _, test := range []struct {
+		name   string
+		id     identity.Identity
+		policy *policy.Policy
+		agent  string // User-Agent
+		agents []string
+		url    string
+
+		admits   bool
+		judgment gate.Judgment
+		reason   gate.Reason
+		token    string // the verdict's agent
+		rule     string
+		line     int
+		group    string
+	}{
+		{name: "a rule disallows", id: mode("enforce"), policy: rules(site), agent: "ExampleBot/2.0", url: "https://example.com/private/a",
+			judgment: "disallowed", reason: "rule", token: "ExampleBot", rule: "Disallow: /private/", line: 4, group: "examplebot"},
+		{name: "a rule allows", id: mode("enforce"), policy: rules(site), agent: "ExampleBot/2.0", url: "https://example.com/private/open",
+			admits: true, judgment: "allowed", reason: "rule", token: "ExampleBot", rule: "Allow: /private/open", line: 5, group: "examplebot"},
+		{name: "no rule matches", id: mode("enforce"), policy: rules(site), agent: "ExampleBot", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "no_rule", token: "ExampleBot", group: "examplebot"},
+		{name: "an empty rule", id: mode("enforce"), policy: rules("User-agent: *\nDisallow:"), agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "no_rule", token: "curl", rule: "Disallow:", line: 2, group: "*"},
+		{name: "everyone's group", id: mode("enforce"), policy: rules(site), agent: "curl/8", url: "https://example.com/",
+			judgment: "disallowed", reason: "rule", token: "curl", rule: "Disallow: /", line: 8, group: "*"},
+		{name: "no agent", id: mode("enforce"), policy: rules(site), url: "https://example.com/",
+			judgment: "disallowed", reason: "rule", token: "*", rule: "Disallow: /", line: 8, group: "*"},
+		{name: "no group", id: mode("enforce"), policy: rules("User-agent: a\nDisallow: /"), agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "no_group", token: "curl"},
+		{name: "the identity's tokens", id: named, policy: rules(site), agent: "curl/8", url: "https://example.com/private/a",
+			judgment: "disallowed", reason: "rule", token: "ExampleBot", rule: "Disallow: /private/", line: 4, group: "examplebot"},
+		{name: "agents beat the identity's tokens", id: named, policy: rules(site), agents: []string{"other"}, url: "https://example.com/",
+			judgment: "disallowed", reason: "rule", token: "other", rule: "Disallow: /", line: 8, group: "*"},
+		{name: "robots.txt itself", id: mode("enforce"), policy: rules(site), agent: "curl/8", url: "https://example.com/robots%2Etxt?x",
+			admits: true, judgment: "allowed", reason: "robots_txt", token: "curl"},
+		{name: "unavailable", id: mode("enforce"), policy: &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "unavailable", token: "curl"},
+		{name: "unreachable", id: mode("enforce"), policy: &policy.Policy{Outcome: policy.Unreachable, Status: 503}, agent: "curl/8", url: "https://example.com/",
+			judgment: "disallowed", reason: "unreachable", token: "curl"},
+		{name: "unreachable for long", id: mode("enforce"), policy: &policy.Policy{Outcome: policy.UnreachableExpired, AllowAll: true}, agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "unreachable_expired", token: "curl"},
+		{name: "status allows", id: mode("enforce"), policy: &policy.Policy{Outcome: policy.Status, AllowAll: true}, agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "status", token: "curl"},
+		{name: "status disallows", id: mode("enforce"), policy: &policy.Policy{Outcome: policy.Status}, agent: "curl/8", url: "https://example.com/",
+			judgment: "disallowed", reason: "status", token: "curl"},
+		{name: "the zero policy", id: mode("enforce"), policy: &policy.Policy{}, agent: "curl/8", url: "https://example.com/",
+			judgment: "disallowed", reason: "unreachable", token: "curl"},
+		{name: "mode report", id: mode("report"), policy: rules(site), agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "disallowed", reason: "rule", token: "curl", rule: "Disallow: /", line: 8, group: "*"},
+		{name: "mode off", id: mode("off"), policy: rules(site), agent: "curl/8", url: "https://example.com/",
+			admits: true, judgment: "allowed", reason: "exempt", token: "curl"},
+		{name: "mode off comes before robots.txt", id: mode("off"), policy: rules(site), agent: "curl/8", url: "https://example.com/robots.txt",
+			admits: true, judgment: "allowed", reason: "exempt", token: "curl"},
+		{name: "the zero identity enforces", policy: rules(site), agent: "curl/8", url: "https://example.com/",
+			judgment: "disallowed", reason: "rule", token: "curl", rule: "Disallow: /", line: 8, group: "*"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := gate.New(gate.Rules{DefaultIdentity: test.id}, &known{policy: test.policy}, zerolog.Nop(), nil)
+			v, err := g.Decide(context.Background(), ask(t, test.url, test.agent, test.agents...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Admits() != test.admits || v.Judgment != test.judgment || v.Reason != test.reason {
+				t.Errorf("admits %v, %s by %s; want %v, %s by %s", v.Admits(), v.Judgment, v.Reason, test.admits, test.judgment, test.reason)
+			}
+			if v.Agent != test.token || v.Rule != test.rule || v.Line != test.line || v.Group != test.group {
+				t.Errorf("agent %q, rule %q on line %d of group %q; want %q, %q, %d, %q", v.Agent, v.Rule, v.Line, v.Group, test.token, test.rule, test.line, test.group)
+			}
+			if v.Why() == "" || v.Why() == (&gate.Verdict{}).Why() {
+				t.Errorf("it is not explained: %q", v.Why())
+			}
+		})
+	}
+}
+
+func ask(t *testing.T, url, userAgent string, agents ...string) gate.Ask {
+	t.Helper()
+	target, err := robots.ParseTarget(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gate.Ask{URL: url, Target: target, UserAgent: userAgent, Agents: agents, Client: "192.0.2.1", Method: "GET"}
+}
+
+func TestZeroVerdictRefuses(t *testing.T) {
+	if new(gate.Verdict).Admits() {
+		t.Error("the zero verdict admits")
+	}
+}
+
+// A question without an answer refuses.
+func TestNoPolicy(t *testing.T) {
+	g := gate.New(gate.Rules{DefaultIdentity: identity.Identity{Mode: identity.Report}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
+	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
+	if !errors.Is(err, context.Canceled) || v.Judgment == gate.Allowed {
+		t.Errorf("%v, %s", err, v.Judgment)
+	}
+	if _, err := g.Admit(context.Background(), ask(t, "https://example.com/", "curl/8")); !errors.Is(err, context.Canceled) {
+		t.Errorf("admitting: %v", err)
+	}
+}
+
+// The site sees the robots.txt fetched by the bot that its page is fetched by.
+func TestPolicyIsAskedForByTheBotsName(t *testing.T) {
+	for want, id := range map[string]identity.Identity{"curl/8": {}, "ExampleBot/1.0": {UserAgent: "ExampleBot/1.0"}} {
+		k := &known{policy: rules("")}
+		g := gate.New(gate.Rules{DefaultIdentity: id}, k, zerolog.Nop(), nil)
+		g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
+		if len(k.asked) != 1 || k.asked[0] != want {
+			t.Errorf("asked by %q, want %q", k.asked, want)
+		}
+	}
+}
+
+func TestVerdictJSON(t *testing.T) {
+	p := rules(site)
+	p.FetchedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p.ExpiresAt = p.FetchedAt.Add(24 * time.Hour)
+	g := gate.New(gate.Rules{}, &known{policy: p}, zerolog.Nop(), nil)
+	v, err := g.Decide(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"url":"https://example.com/private/a","origin":"https://example.com","agent":"ExampleBot","identity":"default","verdict":"disallowed","reason":"rule",` +
+		`"rule":"Disallow: /private/","line":4,"group":"examplebot","robots_url":"https://example.com/robots.txt","robots_status":200,"robots_sha256":"abc",` +
+		`"fetched_at":"2026-01-02T03:04:05Z","expires_at":"2026-01-03T03:04:05Z","crawl_delay":2.5,"sitemaps":["https://example.com/sitemap.xml"]}`
+	if string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+// A delay of zero is stated, and members without a value are left out.
+func TestVerdictJSONWithoutValues(t *testing.T) {
+	g := gate.New(gate.Rules{}, &known{policy: rules("User-agent: *\nCrawl-delay: 0")}, zerolog.Nop(), nil)
+	v, _ := g.Decide(context.Background(), ask(t, "https://example.com/", ""))
+	text, _ := json.Marshal(v)
+	if !bytes.Contains(text, []byte(`"crawl_delay":0`)) {
+		t.Errorf("a stated delay of zero is missing: %s", text)
+	}
+	for _, absent := range []string{"rule", "line", "fetched_at", "sitemaps"} {
+		if bytes.Contains(text, []byte(`"`+absent+`":`)) {
+			t.Errorf("%s stands in %s", absent, text)
+		}
+	}
+}
+
+// One line and one count come of each request, both from its verdict.
+func TestAccount(t *testing.T) {
+	for decisions, want := range map[gate.Decisions]int{"": 3, gate.AllDecisions: 3, gate.RefusedDecisions: 2, gate.NoDecisions: 0} {
+		var log bytes.Buffer
+		metrics := prometheus.NewRegistry()
+		g := gate.New(gate.Rules{Decisions: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
+		for _, url := range []string{"https://example.com/", "https://example.com/private/a", "https://example.com/private/b"} {
+			p, err := g.Admit(context.Background(), ask(t, url, "ExampleBot/1.0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Done(200, 12)
+		}
+		if got := strings.Count(log.String(), `"message":"request"`); got != want {
+			t.Errorf("decisions %q: %d lines, want %d:\n%s", decisions, got, want, &log)
+		}
+		err := testutil.GatherAndCompare(metrics, strings.NewReader(`
+# HELP robotsproxy_requests_total Requests that were judged. In mode report, verdict disallowed counts those let through all the same.
+# TYPE robotsproxy_requests_total counter
+robotsproxy_requests_total{identity="default",reason="no_rule",verdict="allowed"} 1
+robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"} 2
+`), "robotsproxy_requests_total")
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDecisionLine(t *testing.T) {
+	var log bytes.Buffer
+	g := gate.New(gate.Rules{}, &known{policy: rules(site)}, zerolog.New(&log), nil)
+	p, err := g.Admit(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Done(403, 321)
+	var line map[string]any
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]any{
+		"message": "request", "client": "192.0.2.1", "identity": "default", "agent": "ExampleBot", "method": "GET",
+		"url": "https://example.com/private/a", "verdict": "disallowed", "reason": "rule", "rule": "Disallow: /private/", "line": 4.0,
+		"robots_sha256": "abc", "status": 403.0, "bytes": 321.0,
+	} {
+		if line[field] != want {
+			t.Errorf("%s is %v, want %v", field, line[field], want)
+		}
+	}
+	for _, field := range []string{"duration_ms", "wait_ms"} {
+		if _, ok := line[field].(float64); !ok {
+			t.Errorf("%s is %v", field, line[field])
+		}
+	}
+}

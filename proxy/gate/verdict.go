@@ -1,0 +1,108 @@
+package gate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"robotsproxy/proxy/identity"
+)
+
+// Verdict says whether a bot may have a URL and why. Its JSON is the one form
+// in which `check --json`, the API and a refused client see it. The zero value
+// refuses.
+type Verdict struct {
+	URL      string `json:"url"`
+	Origin   string `json:"origin"`
+	Agent    string `json:"agent"`              // the token that chose the group, else the first
+	Identity string `json:"identity,omitempty"` // by its name in the configuration
+	Judgment `json:"verdict"`
+	Reason   `json:"reason"`
+
+	// The rule that decided or, where none did, the group's empty one.
+	Rule  string `json:"rule,omitempty"`
+	Line  int    `json:"line,omitempty"` // of the rule, from 1
+	Group string `json:"group,omitempty"`
+
+	RobotsURL    string    `json:"robots_url,omitempty"`
+	RobotsStatus int       `json:"robots_status,omitempty"`
+	RobotsSHA256 string    `json:"robots_sha256,omitempty"`
+	FetchedAt    time.Time `json:"fetched_at,omitzero"`
+	ExpiresAt    time.Time `json:"expires_at,omitzero"`
+	CrawlDelay   *float64  `json:"crawl_delay,omitempty"` // in seconds
+	Sitemaps     []string  `json:"sitemaps,omitempty"`
+
+	// Cause says why the robots.txt is unreachable, NextTry when it is asked
+	// for again.
+	Cause   string    `json:"-"`
+	NextTry time.Time `json:"-"`
+
+	mode identity.Mode
+}
+
+// Judgment is the verdict in one word.
+type Judgment string
+
+// The two judgments. Anything else refuses.
+const (
+	Allowed    Judgment = "allowed"
+	Disallowed Judgment = "disallowed"
+)
+
+// Reason says what a verdict rests on.
+type Reason string
+
+// The reasons that there are.
+const (
+	ByRule             Reason = "rule"                // a rule decided
+	NoRule             Reason = "no_rule"             // a group rules the agent, none of its rules matches
+	NoGroup            Reason = "no_group"            // no group for the agent, nor for everyone
+	RobotsTxt          Reason = "robots_txt"          // the URL is /robots.txt itself
+	Unavailable        Reason = "unavailable"         // there is no robots.txt
+	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
+	UnreachableExpired Reason = "unreachable_expired" // nor could it for so long that nothing is refused any more
+	Status             Reason = "status"              // the operator's own word on that HTTP status
+	Exempt             Reason = "exempt"              // the identity's mode is off
+)
+
+// Admits reports whether a request so judged is let through: it is allowed, or
+// its identity only reports what would be refused.
+func (v *Verdict) Admits() bool {
+	return v.Judgment == Allowed || v.Judgment == Disallowed && v.mode == identity.Report
+}
+
+// Why explains the verdict in one line for people, without the URL.
+func (v *Verdict) Why() string {
+	switch v.Reason {
+	case ByRule:
+		return fmt.Sprintf("%q on line %d of %s, in the group of %s", v.Rule, v.Line, v.robots(), v.Group)
+	case NoRule:
+		if v.Line > 0 {
+			return fmt.Sprintf("no rule of the group of %s in %s matches; its %q on line %d stands for none", v.Group, v.robots(), v.Rule, v.Line)
+		}
+		return fmt.Sprintf("no rule of the group of %s in %s matches", v.Group, v.robots())
+	case NoGroup:
+		return fmt.Sprintf("%s has no group for %s", v.robots(), v.Agent)
+	case RobotsTxt:
+		return "robots.txt itself may always be fetched"
+	case Unavailable:
+		return fmt.Sprintf("%s answers %d: there are no rules", v.RobotsURL, v.RobotsStatus)
+	case Unreachable:
+		return strings.TrimSuffix(fmt.Sprintf("%s cannot be had (%s), so everything is disallowed until it can", v.RobotsURL, v.Cause), " ()")
+	case UnreachableExpired:
+		return fmt.Sprintf("%s has not been reachable for so long that nothing is disallowed any more", v.RobotsURL)
+	case Status:
+		return fmt.Sprintf("%s answers %d, for which the configuration says so", v.RobotsURL, v.RobotsStatus)
+	case Exempt:
+		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
+	}
+	return "it was not judged"
+}
+
+// robots names the file that was read: a live one by its URL.
+func (v *Verdict) robots() string {
+	if v.RobotsURL == "" {
+		return "the given robots.txt"
+	}
+	return v.RobotsURL
+}

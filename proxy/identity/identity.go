@@ -1,0 +1,103 @@
+// Package identity says which bot is asking: by which product tokens
+// robots.txt knows it, and which User-Agent and From it sends.
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Identity is one bot as the operator describes it. In a configuration it is
+// the section "default_identity".
+type Identity struct {
+	// ProductTokens name the bot to robots.txt (RFC 9309 2.2.1), most specific
+	// first. Empty: the product token of the request's own User-Agent.
+	ProductTokens []string `yaml:"product_tokens"`
+	// UserAgent is sent upstream instead of the client's; empty: the client's.
+	UserAgent string `yaml:"user_agent"`
+	// From is sent upstream instead of the client's; empty: the client's.
+	From string `yaml:"from"`
+	Mode Mode   `yaml:"mode"`
+}
+
+// Default is the identity of a request that no other identity matches, where a
+// configuration is silent.
+func Default() Identity { return Identity{Mode: Enforce} }
+
+// Validate reports what is wrong with id. Every error begins with the key that
+// it is about.
+func (id Identity) Validate() error {
+	var errs []error
+	for i, token := range id.ProductTokens {
+		if token == "" || strings.ContainsFunc(token, notInToken) {
+			errs = append(errs, fmt.Errorf("product_tokens[%d]: %q is no product token; write the bare name, as in ExampleBot, without version, spaces or comment", i, token))
+		}
+	}
+	if !isFieldValue(id.UserAgent) {
+		errs = append(errs, errors.New("user_agent: it holds a line break or another control character; take that out"))
+	}
+	if !isFieldValue(id.From) {
+		errs = append(errs, errors.New("from: it holds a line break or another control character; take that out"))
+	}
+	return errors.Join(errs...)
+}
+
+func notInToken(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`/:;#,"()<>@[]{}\=?`, r)
+}
+
+func isFieldValue(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
+// Tokens are the product tokens by which robots.txt is read for a request with
+// this User-Agent. There is at least one; "*" stands for a bot without a name.
+func (id *Identity) Tokens(userAgent string) []string {
+	if len(id.ProductTokens) > 0 {
+		return id.ProductTokens
+	}
+	return []string{ProductToken(userAgent)}
+}
+
+// Agent is the User-Agent that the bot sends upstream, given the client's own.
+func (id *Identity) Agent(userAgent string) string {
+	if id.UserAgent != "" {
+		return id.UserAgent
+	}
+	return userAgent
+}
+
+// Rewrite gives a request's header the bot's User-Agent and From.
+func (id *Identity) Rewrite(h http.Header) {
+	if id.UserAgent != "" {
+		h.Set("User-Agent", id.UserAgent)
+	}
+	if id.From != "" {
+		h.Set("From", id.From)
+	}
+}
+
+// Mode is what follows when robots.txt disallows a request. The zero value is
+// taken as [Enforce].
+type Mode string
+
+const (
+	// Enforce refuses it.
+	Enforce Mode = "enforce"
+	// Report lets it through, and counts and logs it as what would be refused.
+	Report Mode = "report"
+	// Off does not ask robots.txt at all.
+	Off Mode = "off"
+)
+
+// UnmarshalText accepts the three words above.
+func (m *Mode) UnmarshalText(text []byte) error {
+	switch w := Mode(text); w {
+	case Enforce, Report, Off:
+		*m = w
+		return nil
+	}
+	return fmt.Errorf("%q is none of enforce, report, off", text)
+}
