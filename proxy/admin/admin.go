@@ -1,0 +1,88 @@
+// Package admin serves what operators look at: health, metrics, the CA
+// certificate and the JSON API.
+package admin
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// Setup is what a handler works with.
+type Setup struct {
+	// Listen is the address that the server listens on, as configured: its
+	// host is a name to which the API answers.
+	Listen  string
+	Gate    *gate.Gate
+	Known   Known
+	CA      []byte // the CA certificate in PEM
+	Metrics prometheus.Gatherer
+	// Ready reports whether the proxy serves: not while it starts or drains.
+	Ready func() bool
+}
+
+// Known is what is known of origins without asking them.
+type Known interface {
+	// Peek returns an origin's policy, nil if it is not known.
+	Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error)
+	// Policies returns up to limit policies, those after the origin given, in
+	// the order of origins.
+	Policies(ctx context.Context, after string, limit int) ([]*policy.Policy, error)
+}
+
+// New makes the admin server's handler.
+func New(s Setup) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, "alive\n")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if s.Ready() {
+			writeText(w, http.StatusOK, "ready\n")
+		} else {
+			writeText(w, http.StatusServiceUnavailable, "starting or draining\n")
+		}
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		w.Write(s.CA)
+	})
+	mux.Handle("/api/v1/", s.onlyLocalNames(s.api()))
+	return mux
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write([]byte(text))
+}
+
+// onlyLocalNames refuses requests under a foreign name: a web page whose name
+// has been made to point here (DNS rebinding) would otherwise read the API by
+// its visitor's browser.
+func (s Setup) onlyLocalNames(next http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(s.Listen)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		host = strings.Trim(host, "[]")
+		_, err := netip.ParseAddr(host)
+		if err != nil && !strings.EqualFold(host, "localhost") && (own == "" || !strings.EqualFold(host, own)) {
+			writeProblem(w, http.StatusForbidden, "this API answers to IP addresses, localhost and the name in admin_listen, not to "+host)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

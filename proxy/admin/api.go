@@ -1,0 +1,154 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+func (s Setup) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/verdict", s.verdict)
+	mux.HandleFunc("GET /api/v1/policy", s.policy)
+	mux.HandleFunc("GET /api/v1/policies", s.policies)
+	mux.HandleFunc("/api/v1/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
+	})
+	return mux
+}
+
+// verdict judges a URL for an agent, or for the default identity.
+func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	target, err := robots.ParseTarget(query.Get("url"))
+	if err != nil {
+		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("url: %v", err))
+		return
+	}
+	v, err := s.Gate.Decide(r.Context(), gate.Ask{
+		URL:    query.Get("url"),
+		Target: target,
+		Agents: query["agent"],
+	})
+	if err != nil {
+		writeProblem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", v)
+}
+
+// policy shows one origin's policy with its robots.txt.
+func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
+	origin, err := robots.ParseOrigin(r.URL.Query().Get("origin"))
+	if err != nil {
+		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("origin: %v", err))
+		return
+	}
+	p, err := s.Known.Peek(r.Context(), origin)
+	switch {
+	case err != nil:
+		writeProblem(w, http.StatusInternalServerError, err.Error())
+	case p == nil:
+		writeProblem(w, http.StatusNotFound, "nobody has asked for "+origin.String()+" yet")
+	default:
+		view := viewOf(p)
+		view.Text = string(p.Text)
+		writeJSON(w, http.StatusOK, "application/json", view)
+	}
+}
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// policies lists the known origins by page. A page's next is the after of the
+// one that follows.
+func (s Setup) policies(w http.ResponseWriter, r *http.Request) {
+	limit := defaultPage
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxPage {
+			writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is no number from 1 to %d", text, maxPage))
+			return
+		}
+		limit = n
+	}
+	// One more than is shown tells whether there is a next page.
+	known, err := s.Known.Policies(r.Context(), r.URL.Query().Get("after"), limit+1)
+	if err != nil {
+		writeProblem(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	page := struct {
+		Policies []policyView `json:"policies"`
+		Next     string       `json:"next,omitempty"`
+	}{Policies: []policyView{}}
+	for _, p := range known[:min(len(known), limit)] {
+		page.Policies = append(page.Policies, viewOf(p))
+	}
+	if len(known) > limit {
+		page.Next = page.Policies[limit-1].Origin
+	}
+	writeJSON(w, http.StatusOK, "application/json", page)
+}
+
+// policyView is a policy as the API shows it.
+type policyView struct {
+	Origin           string         `json:"origin"`
+	Outcome          policy.Outcome `json:"outcome"`
+	Status           int            `json:"status,omitempty"`
+	Cause            string         `json:"cause,omitempty"`
+	FetchedAt        time.Time      `json:"fetched_at,omitzero"`
+	ExpiresAt        time.Time      `json:"expires_at,omitzero"`
+	UnreachableSince time.Time      `json:"unreachable_since,omitzero"`
+	NextTry          time.Time      `json:"next_try,omitzero"`
+	SHA256           string         `json:"sha256,omitempty"`
+	Text             string         `json:"text,omitempty"`
+	Sitemaps         []string       `json:"sitemaps,omitempty"`
+}
+
+// viewOf leaves the text out: a page of it may be half a gigabyte.
+func viewOf(p *policy.Policy) policyView {
+	v := policyView{
+		Origin:           p.Origin.String(),
+		Outcome:          p.Outcome,
+		Status:           p.Status,
+		Cause:            p.Cause,
+		FetchedAt:        p.FetchedAt.UTC(),
+		ExpiresAt:        p.ExpiresAt.UTC(),
+		UnreachableSince: p.UnreachableSince.UTC(),
+		NextTry:          p.NextTry.UTC(),
+		SHA256:           p.SHA256,
+	}
+	if p.File != nil {
+		v.Sitemaps = p.File.Sitemaps()
+	}
+	return v
+}
+
+// problem is an error of the API (RFC 9457).
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+func writeProblem(w http.ResponseWriter, status int, detail string) {
+	writeJSON(w, status, "application/problem+json", problem{http.StatusText(status), status, detail})
+}
+
+func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(body) // the client has left if this fails
+}

@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"robotsproxy/robots"
+)
+
+// tunnel is a client's connection after CONNECT. Reading it starts with what
+// the client sent together with the CONNECT.
+type tunnel struct {
+	net.Conn
+	first  *bufio.Reader
+	origin robots.Origin // what CONNECT named, by the scheme that is spoken inside
+}
+
+func (t *tunnel) Read(p []byte) (int, error) { return t.first.Read(p) }
+
+// connect opens a tunnel and hands it to the inner server. goproxy has no part
+// in it: it would lose a ClientHello that comes in one packet with the CONNECT.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
+	authority := r.RequestURI
+	_, _, err := net.SplitHostPort(authority) // RFC 9110 9.3.6: the port is no option
+	secure, err2 := robots.ParseOrigin("https://" + authority)
+	plain, err3 := robots.ParseOrigin("http://" + authority)
+	if err != nil || err2 != nil || err3 != nil {
+		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT wants host:port"))
+		return
+	}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
+		return
+	}
+	s.hijacked.add(conn)
+	defer s.hijacked.remove(conn)
+	conn.SetDeadline(time.Now().Add(s.opts.Limits.HeaderTimeout))
+	if _, err := conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
+		conn.Close()
+		return
+	}
+
+	t := &tunnel{Conn: conn, first: rw.Reader}
+	switch speaks(t.first) {
+	case protocolTLS:
+		t.origin = secure
+		s.intercept(r.Context(), t)
+	case protocolHTTP:
+		t.origin = plain
+		s.inside.hand(t)
+	default:
+		s.log.Info().Stringer("client", clientOf(r)).Str("host", authority).
+			Msg("tunnel closed: the client speaks neither TLS nor HTTP in it")
+		conn.Close()
+	}
+}
+
+// intercept ends the client's TLS with a certificate of the local CA.
+func (s *Server) intercept(ctx context.Context, t *tunnel) {
+	conn := tls.Server(t, s.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		s.distrust.note(t, err)
+		conn.Close()
+		return
+	}
+	s.inside.hand(conn)
+}
+
+// leaf chooses the certificate: by the name that the client's TLS asks for,
+// else by the host that its CONNECT named.
+func (s *Server) leaf(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	host := hello.ServerName
+	if host == "" {
+		host = hello.Conn.(*tunnel).origin.Host
+	}
+	return s.ca.Leaf(host)
+}
+
+// serveInner takes the requests that come in tunnels. From here on they look
+// like those of any door.
+func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
+	t := r.Context().Value(tunnelKey{}).(*tunnel)
+	switch {
+	case r.Method == http.MethodConnect:
+		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
+		return
+	case r.RequestURI == "*":
+		s.asterisk(w, r)
+		return
+	}
+	rawURL := r.RequestURI
+	switch {
+	case r.URL.IsAbs():
+	case r.Host == "": // HTTP/1.0
+		rawURL = t.origin.String() + r.RequestURI
+	default:
+		rawURL = t.origin.Scheme + "://" + r.Host + r.RequestURI
+	}
+	target, err := robots.ParseTarget(rawURL)
+	switch {
+	case err != nil:
+		s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
+	case target.Origin != t.origin:
+		s.answer(w, r, badRequest(http.StatusMisdirectedRequest, "the request is for "+target.Origin.String()+", the tunnel leads to "+t.origin.String()))
+	default:
+		s.forward(w, r, target)
+	}
+}
+
+type tunnelKey struct{}
+
+// withTunnel lets a request know the tunnel that it came by.
+func withTunnel(ctx context.Context, conn net.Conn) context.Context {
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	return context.WithValue(ctx, tunnelKey{}, conn.(*tunnel))
+}
+
+// protocol is what a client speaks in a tunnel.
+type protocol int
+
+const (
+	protocolUnknown protocol = iota
+	protocolTLS
+	protocolHTTP
+)
+
+// longestMethod is that of any registered method, and then some.
+const longestMethod = 32
+
+// speaks tells the protocol by the first bytes, without consuming them. It
+// waits for as many as it needs, for as long as the connection's deadline
+// allows.
+func speaks(r *bufio.Reader) protocol {
+	for n := 1; n <= longestMethod+1; n++ {
+		head, err := r.Peek(n)
+		if err != nil {
+			return protocolUnknown
+		}
+		switch c := head[n-1]; {
+		case n == 1 && c == 0x16: // a TLS record that holds a handshake
+			head, err = r.Peek(2)
+			if err != nil || head[1] != 0x03 {
+				return protocolUnknown
+			}
+			return protocolTLS
+		case c == ' ' && n > 1:
+			return protocolHTTP
+		case !isMethodChar(c):
+			return protocolUnknown
+		}
+	}
+	return protocolUnknown
+}
+
+// isMethodChar is narrower than RFC 9110's token, of which the greeting of SSH
+// is one too. No method that anybody registered has other characters.
+func isMethodChar(c byte) bool {
+	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte("-_", c) >= 0
+}

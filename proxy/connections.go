@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"net"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// countingListener counts the connections that are open.
+type countingListener struct {
+	net.Listener
+	open prometheus.Gauge
+}
+
+func (l countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Inc()
+	return &countedConn{Conn: conn, closed: sync.OnceFunc(l.open.Dec)}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// connections are those that no http.Server looks after any more. The zero
+// value holds none.
+type connections struct {
+	mu   sync.Mutex
+	open map[net.Conn]struct{}
+	idle chan struct{} // closed when the last has gone, if somebody waits
+}
+
+func (c *connections) add(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[net.Conn]struct{}{}
+	}
+	c.open[conn] = struct{}{}
+}
+
+func (c *connections) remove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+	if len(c.open) == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// drained is closed when no connection is left.
+func (c *connections) drained() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	return c.idle
+}
+
+// closeAll breaks every connection that is left.
+func (c *connections) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		conn.Close()
+	}
+}

@@ -1,0 +1,283 @@
+package proxy_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"robotsproxy/proxy"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// Each door leads to the same gate: the same URL gets the same answer, and a
+// refused one never reaches the origin.
+func TestEveryDoorIsJudged(t *testing.T) {
+	for _, door := range []struct {
+		name, scheme string
+		ask          func(w *world, o *origin, path string) (*http.Response, string)
+	}{
+		{"absolute form, http", "http", func(w *world, o *origin, path string) (*http.Response, string) {
+			return get(w.t, w.client("h1"), o.URL+path)
+		}},
+		{"absolute form, https", "https", func(w *world, o *origin, path string) (*http.Response, string) {
+			c := w.dial()
+			c.send("GET " + o.URL + path + " HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n")
+			return c.response("GET")
+		}},
+		{"CONNECT, TLS, HTTP/1.1", "https", func(w *world, o *origin, path string) (*http.Response, string) {
+			return get(w.t, w.client("h1"), o.URL+path)
+		}},
+		{"CONNECT, TLS, HTTP/2", "https", func(w *world, o *origin, path string) (*http.Response, string) {
+			resp, body := get(w.t, w.client("h2"), o.URL+path)
+			if resp.ProtoMajor != 2 {
+				w.t.Errorf("spoke %s, want HTTP/2", resp.Proto)
+			}
+			return resp, body
+		}},
+		{"CONNECT, plain HTTP", "http", func(w *world, o *origin, path string) (*http.Response, string) {
+			c := w.tunnel(o.host())
+			c.send("GET " + path + " HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n")
+			return c.response("GET")
+		}},
+		{"CONNECT, absolute form inside", "https", func(w *world, o *origin, path string) (*http.Response, string) {
+			c := w.secure(o.host())
+			c.send("GET " + o.URL + path + " HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n")
+			return c.response("GET")
+		}},
+	} {
+		t.Run(door.name, func(t *testing.T) {
+			w := newWorld(t)
+			o := w.origin(door.scheme, nil)
+			resp, body := door.ask(w, o, "/public?x=1")
+			if resp.StatusCode != 200 || body != "page /public?x=1" || resp.Header.Get("Proxy-Status") != "" {
+				t.Errorf("an allowed page: %s %q, Proxy-Status %q", resp.Status, body, resp.Header.Get("Proxy-Status"))
+			}
+			resp, body = door.ask(w, o, "/%70rivate/a")
+			if resp.StatusCode != 403 {
+				t.Errorf("a disallowed page: %s", resp.Status)
+			}
+			if got := resp.Header.Get("Proxy-Status"); !strings.HasPrefix(got, `testproxy; error=http_request_denied; details="`) {
+				t.Errorf("Proxy-Status of a refusal: %q", got)
+			}
+			for _, part := range []string{o.URL + "/%70rivate/a", o.URL + "/robots.txt", "Disallow: /private", "ine 2"} {
+				if !strings.Contains(body, part) {
+					t.Errorf("the refusal does not name %q:\n%s", part, body)
+				}
+			}
+			if pages := o.pages(); len(pages) != 1 {
+				t.Errorf("the origin was asked for %q", pages)
+			}
+			w.log.wait(t, `"message":"request"`, `"verdict":"disallowed"`, `"rule":"Disallow: /private"`, `"line":2`, `"status":403`)
+		})
+	}
+}
+
+func TestHTTP2ToTheOrigin(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("https", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })
+	if _, body := get(t, w.client("h1"), o.URL+"/"); body != "HTTP/2.0" {
+		t.Errorf("the origin was spoken to by %s", body)
+	}
+}
+
+// Some clients send their ClientHello at once, in one packet with the CONNECT.
+func TestClientHelloTogetherWithCONNECT(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("https", nil)
+	near, far := net.Pipe()
+	defer near.Close()
+	go func() { // takes the client's first flight and puts the CONNECT before it
+		hello := make([]byte, 4<<10)
+		n, _ := far.Read(hello)
+		c := w.dial()
+		c.send("CONNECT " + o.host() + " HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n" + string(hello[:n]))
+		c.response(http.MethodConnect)
+		go io.Copy(c.Conn, far)
+		io.Copy(far, c)
+	}()
+	config := w.trust()
+	config.ServerName = "127.0.0.1"
+	conn := tls.Client(near, config)
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	must(t, conn.Handshake())
+	io.WriteString(conn, "GET /public HTTP/1.1\r\nHost: "+o.host()+"\r\nConnection: close\r\n\r\n")
+	answer, err := io.ReadAll(conn)
+	must(t, err)
+	if !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK") {
+		t.Errorf("answer: %s", answer)
+	}
+}
+
+func TestMisdirected(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("https", nil)
+	other := w.origin("https", nil)
+	for name, request := range map[string]string{
+		"another host":          "GET /public HTTP/1.1\r\nHost: example.com\r\n\r\n",
+		"another port":          "GET /public HTTP/1.1\r\nHost: " + other.host() + "\r\n\r\n",
+		"absolute form":         "GET " + other.URL + "/public HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n",
+		"another scheme":        "GET http://" + o.host() + "/public HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n",
+		"another host, no port": "GET /public HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := w.secure(o.host())
+			c.send(request)
+			resp, _ := c.response("GET")
+			if resp.StatusCode != 421 || !strings.Contains(resp.Header.Get("Proxy-Status"), "error=http_request_error") {
+				t.Errorf("%s, Proxy-Status %q", resp.Status, resp.Header.Get("Proxy-Status"))
+			}
+		})
+	}
+	t.Run("HTTP/2 :authority", func(t *testing.T) {
+		c := w.secure(o.host(), "h2")
+		transport := &http.Transport{
+			DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return c.Conn, nil },
+			ForceAttemptHTTP2: true,
+		}
+		defer transport.CloseIdleConnections()
+		r, _ := http.NewRequest("GET", other.URL+"/public", nil)
+		resp, err := transport.RoundTrip(r)
+		must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != 421 || resp.ProtoMajor != 2 {
+			t.Errorf("%s %s", resp.Proto, resp.Status)
+		}
+	})
+	if n := len(o.pages()) + len(other.pages()); n != 0 {
+		t.Errorf("%d misdirected requests reached an origin", n)
+	}
+}
+
+func TestRequestsThatMakeNoSense(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("https", nil)
+	outside := func() *rawConn { return w.dial() }
+	inside := func() *rawConn { return w.secure(o.host()) }
+	for _, test := range []struct {
+		name    string
+		door    func() *rawConn
+		request string
+		status  int
+	}{
+		{"nested CONNECT", inside, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n", 400},
+		{"CONNECT without a port", outside, "CONNECT example.com HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
+		{"CONNECT with a path", outside, "CONNECT example.com:443/x HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
+		{"OPTIONS * outside", outside, "OPTIONS * HTTP/1.1\r\nHost: example.com\r\n\r\n", 200},
+		{"OPTIONS * inside", inside, "OPTIONS * HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n", 200},
+		{"GET * outside", outside, "GET * HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
+		{"GET * inside", inside, "GET * HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n", 400},
+		{"no proxy request", outside, "GET / HTTP/1.1\r\nHost: " + w.addr + "\r\n\r\n", 400},
+		{"a scheme that nobody serves", outside, "GET gopher://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
+		{"no host", outside, "GET http:///x HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
+		{"no request at all", outside, "hello\r\n\r\n", 400},
+		{"two lengths", outside, "POST " + o.URL + "/ HTTP/1.1\r\nHost: " + o.host() + "\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := test.door()
+			c.send(test.request)
+			if resp, _ := c.response("GET"); resp.StatusCode != test.status {
+				t.Errorf("%s, want %d", resp.Status, test.status)
+			}
+		})
+	}
+	if pages := o.pages(); len(pages) != 0 {
+		t.Errorf("the origin was asked for %q", pages)
+	}
+}
+
+// The preface of HTTP/2 without TLS looks like a request for *.
+func TestUnencryptedHTTP2IsRefused(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	c.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	answer, _ := io.ReadAll(c)
+	if !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+		t.Errorf("answer: %q", answer)
+	}
+}
+
+func TestTunnelOfAnotherProtocol(t *testing.T) {
+	for _, first := range []string{"SSH-2.0-OpenSSH_9.2 Debian\r\n", "\x00\x01\x02\x03", "\x16\x99ab", strings.Repeat("A", 100), " / HTTP/1.1\r\n"} {
+		w := newWorld(t)
+		c := w.tunnel("example.com:22")
+		c.send(first)
+		if answer, _ := io.ReadAll(c); len(answer) != 0 {
+			t.Errorf("%q: %q", first, answer)
+		}
+		w.log.wait(t, "neither TLS nor HTTP", "example.com:22")
+	}
+}
+
+func TestSilentTunnelIsClosed(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond })
+	c := w.tunnel("example.com:443")
+	if answer, _ := io.ReadAll(c); len(answer) != 0 {
+		t.Errorf("%q", answer)
+	}
+}
+
+func TestClientsThatMayNot(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.proxy.Clients = proxy.Clients{} })
+	for _, request := range []string{
+		"GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n",
+		"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
+	} {
+		c := w.dial()
+		c.send(request)
+		resp, _ := c.response("GET")
+		if resp.StatusCode != 403 || !strings.Contains(resp.Header.Get("Proxy-Status"), "error=http_request_denied") {
+			t.Errorf("%q: %s, Proxy-Status %q", request, resp.Status, resp.Header.Get("Proxy-Status"))
+		}
+	}
+}
+
+func TestClientThatDistrustsTheCA(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		conn := tls.Client(w.tunnel("example.com:443"), &tls.Config{ServerName: "example.com"})
+		if err := conn.Handshake(); err == nil {
+			t.Fatal("a client without the CA trusts the proxy")
+		}
+	}
+	line := w.log.wait(t, `"level":"warn"`, "does not trust", `"host":"example.com"`, "robotsproxy ca")
+	if n := strings.Count(w.log.String(), line); n != 1 {
+		t.Errorf("told %d times:\n%s", n, w.log.String())
+	}
+	if n := testutil.CollectAndCount(w.metrics, "robotsproxy_client_tls_failures_total"); n != 1 {
+		t.Error("failed handshakes are not counted")
+	}
+}
+
+// policiesFunc is a source of policies that a test makes up.
+type policiesFunc func(ctx context.Context) (*policy.Policy, error)
+
+func (f policiesFunc) Policy(ctx context.Context, _ robots.Origin, _ string) (*policy.Policy, error) {
+	return f(ctx)
+}
+
+// A panic ends one request, not the process and not its neighbours on an
+// HTTP/2 connection.
+func TestPanic(t *testing.T) {
+	w := newWorld(t, func(s *settings) {
+		s.policies = policiesFunc(func(context.Context) (*policy.Policy, error) { panic("oh") })
+	})
+	o := w.origin("https", nil)
+	for _, version := range []string{"h1", "h2"} {
+		client := w.client(version)
+		for range 2 {
+			resp, _ := get(t, client, o.URL+"/")
+			if resp.StatusCode != 500 || !strings.Contains(resp.Header.Get("Proxy-Status"), "error=proxy_internal_error") {
+				t.Errorf("%s: %s, Proxy-Status %q", version, resp.Status, resp.Header.Get("Proxy-Status"))
+			}
+		}
+	}
+	w.log.wait(t, `"panic":"oh"`, "doors_test.go")
+}

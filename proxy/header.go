@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// hopByHop are the fields that concern one connection alone (RFC 9110 7.6.1),
+// besides those that Connection names.
+var hopByHop = []string{
+	"Connection",
+	"Keep-Alive",
+	"Proxy-Authenticate",
+	"Proxy-Authorization",
+	"Proxy-Connection",
+	"Te",
+	"Trailer",
+	"Transfer-Encoding",
+	"Upgrade",
+}
+
+// stripHopByHop takes out of h what must not be passed on. A WebSocket's
+// upgrade is passed on, and that trailers are welcome.
+func stripHopByHop(h http.Header) {
+	websocket := hasToken(h, "Connection", "upgrade") && hasToken(h, "Upgrade", "websocket")
+	trailers := hasToken(h, "Te", "trailers")
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		delete(h, name)
+	}
+	if websocket {
+		h["Connection"] = []string{"Upgrade"}
+		h["Upgrade"] = []string{"websocket"}
+	}
+	if trailers {
+		h["Te"] = []string{"trailers"}
+	}
+}
+
+// hasToken reports whether a comma-separated field holds a token.
+func hasToken(h http.Header, name, token string) bool {
+	for _, line := range h[name] {
+		for item := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(item), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// via is this proxy's member of a Via field (RFC 9110 7.6.3), for a message
+// received in that version of HTTP.
+func via(major, minor int, name string) string {
+	if major >= 2 {
+		return strconv.Itoa(major) + " " + name
+	}
+	return strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + name
+}
+
+// passedBy reports whether a message's Via says that it has been here before.
+func passedBy(h http.Header, name string) bool {
+	for _, line := range h["Via"] {
+		for member := range strings.SplitSeq(line, ",") {
+			if f := strings.Fields(member); len(f) >= 2 && strings.EqualFold(f[1], name) {
+				return true
+			}
+		}
+	}
+	return false
+}

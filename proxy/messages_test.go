@@ -1,0 +1,516 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"robotsproxy/proxy"
+)
+
+// both runs a test over HTTP/1.1 and HTTP/2 to the client.
+func both(t *testing.T, f func(t *testing.T, version string)) {
+	for _, version := range []string{"h1", "h2"} {
+		t.Run(version, func(t *testing.T) { f(t, version) })
+	}
+}
+
+func TestHeadersOnTheWay(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			h.Set("Keep-Alive", "timeout=5") // over HTTP/2 it would break curl
+			h.Set("Proxy-Authenticate", "Basic")
+			h.Set("X-Origin", "yes")
+			h.Set("Content-Encoding", "br")
+			h["Date"] = nil
+			w.WriteHeader(http.StatusTeapot)
+			io.WriteString(w, "<html>not sniffed")
+		})
+		r, _ := http.NewRequest("GET", o.URL+"/public", nil)
+		r.Header.Set("Keep-Alive", "300")
+		r.Header.Set("Proxy-Authorization", "Basic c2VjcmV0")
+		r.Header.Set("X-Client", "yes")
+		r.Header["User-Agent"] = nil
+		if version == "h1" {
+			r.Header.Set("Connection", "X-Drop")
+			r.Header.Set("X-Drop", "yes")
+		}
+		resp, err := w.client(version).Do(r)
+		must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Origin") != "yes" || resp.Header.Get("Content-Encoding") != "br" {
+			t.Errorf("the response was changed: %s %v", resp.Status, resp.Header)
+		}
+		if got := resp.Header.Get("Via"); !strings.HasSuffix(got, " testproxy") {
+			t.Errorf("Via of the response: %q", got)
+		}
+		if resp.Header.Get("Date") == "" {
+			t.Error("no Date was added")
+		}
+		for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Status"} {
+			if resp.Header[name] != nil {
+				t.Errorf("the response carries %s", name)
+			}
+		}
+		seen := o.seen[0]
+		if seen.Header.Get("X-Client") != "yes" || !strings.HasSuffix(seen.Header.Get("Via"), " testproxy") {
+			t.Errorf("the origin saw %v", seen.Header)
+		}
+		for _, name := range []string{"Keep-Alive", "Proxy-Authorization", "X-Drop", "User-Agent", "Accept-Encoding", "X-Forwarded-For", "Forwarded"} {
+			if seen.Header[name] != nil {
+				t.Errorf("the origin saw %s: %q", name, seen.Header[name])
+			}
+		}
+	})
+}
+
+func TestNoContentTypeIsGuessed(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Type"] = nil
+			io.WriteString(w, "<html>")
+		})
+		resp, _ := get(t, w.client(version), o.URL+"/")
+		if got := resp.Header["Content-Type"]; got != nil {
+			t.Errorf("Content-Type: %q", got)
+		}
+	})
+}
+
+func TestViaIsAddedWhereTheOperatorWants(t *testing.T) {
+	for mode, want := range map[proxy.Via][2]bool{proxy.ViaBoth: {true, true}, proxy.ViaRequest: {true, false}, proxy.ViaOff: {false, false}} {
+		w := newWorld(t, func(s *settings) { s.proxy.Via = mode })
+		o := w.origin("http", nil)
+		resp, _ := get(t, w.client("h1"), o.URL+"/public")
+		got := [2]bool{o.seen[0].Header.Get("Via") != "", resp.Header.Get("Via") != ""}
+		if got != want {
+			t.Errorf("%s: Via on request and response: %v, want %v", mode, got, want)
+		}
+	}
+}
+
+func TestLoop(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("http", nil)
+	for via, loops := range map[string]bool{"1.1 testproxy": true, "1.0 a, 1.1 TestProxy (x)": true, "1.1 testproxy-run-abc": false, "testproxy": false} {
+		r, _ := http.NewRequest("GET", o.URL+"/public", nil)
+		r.Header.Set("Via", via)
+		resp, err := w.client("h1").Do(r)
+		must(t, err)
+		resp.Body.Close()
+		if got := resp.StatusCode == 502 && strings.Contains(resp.Header.Get("Proxy-Status"), "proxy_loop_detected"); got != loops {
+			t.Errorf("Via %q: %s", via, resp.Status)
+		}
+	}
+}
+
+// A request-target goes out octet by octet as it came in.
+func TestTargetIsSentAsItCame(t *testing.T) {
+	targets := []string{
+		"/a|b", "/a^b`c{d}", `/a\b`, "/a%7cb", "/a%7Cb", "/%41/%2e/x/../y", "/a//b", "//a//b", "//a|b", "/?", "/?a=|&b=%zz",
+		"/a;b=c?d;e", "/%E4%BD%A0", "/\xe4\xbd\xa0", "/a?b?c", "/'()*!$&+,;=:@", "/a%2Fb", "/*",
+	}
+	for _, scheme := range []string{"http", "https"} {
+		w := newWorld(t)
+		o := w.origin(scheme, nil)
+		for _, target := range targets {
+			c := w.dial()
+			c.send("GET " + o.URL + target + " HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n")
+			if resp, body := c.response("GET"); resp.StatusCode != 200 {
+				t.Errorf("%s %q: %s %s", scheme, target, resp.Status, body)
+				continue
+			}
+			pages := o.pages()
+			if got := strings.TrimPrefix(pages[len(pages)-1], o.URL); got != target {
+				t.Errorf("%s %q: the origin was asked for %q", scheme, target, got)
+			}
+		}
+	}
+}
+
+func TestResponsesWithoutBody(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"x"`)
+			switch r.URL.Path {
+			case "/head":
+				w.Header().Set("Content-Length", "12345")
+			case "/204":
+				w.WriteHeader(204)
+			case "/304":
+				w.WriteHeader(304)
+			}
+		})
+		client := w.client(version)
+		resp, err := client.Head(o.URL + "/head")
+		must(t, err)
+		resp.Body.Close()
+		if resp.ContentLength != 12345 {
+			t.Errorf("HEAD: Content-Length %d", resp.ContentLength)
+		}
+		for _, status := range []int{204, 304} {
+			resp, body := get(t, client, fmt.Sprintf("%s/%d", o.URL, status))
+			if resp.StatusCode != status || body != "" || resp.Header.Get("ETag") != `"x"` {
+				t.Errorf("%d: %s %q %v", status, resp.Status, body, resp.Header)
+			}
+		}
+		resp, err = client.Head(o.URL + "/private")
+		must(t, err)
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != 403 || len(body) != 0 {
+			t.Errorf("a refused HEAD: %s with %d octets", resp.Status, len(body))
+		}
+	})
+}
+
+// Pieces of a body of unknown length reach the client before the next one is
+// made, whatever their type.
+func TestPiecesAreStreamed(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		for _, kind := range []string{"text/event-stream", "application/x-ndjson", ""} {
+			w := newWorld(t)
+			next := make(chan struct{})
+			o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				for i := range 3 {
+					fmt.Fprintf(w, "piece %d\n", i)
+					w.(http.Flusher).Flush()
+					<-next
+				}
+			})
+			resp, err := w.client(version).Get(o.URL + "/stream")
+			must(t, err)
+			lines := bufio.NewReader(resp.Body)
+			for i := range 3 {
+				if line, err := lines.ReadString('\n'); line != fmt.Sprintf("piece %d\n", i) {
+					t.Errorf("%s: piece %d: %q, %v", kind, i, line, err)
+				}
+				next <- struct{}{}
+			}
+			resp.Body.Close()
+		}
+	})
+}
+
+func TestTrailers(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Trailer", "X-Announced")
+			io.Copy(w, r.Body)
+			w.Header().Set("X-Announced", r.Trailer.Get("X-Sum"))
+		})
+		r, _ := http.NewRequest("POST", o.URL+"/echo", io.MultiReader(strings.NewReader("body"))) // of unknown length
+		r.Trailer = http.Header{"X-Sum": {"42"}}
+		resp, err := w.client(version).Do(r)
+		must(t, err)
+		body, err := io.ReadAll(resp.Body)
+		must(t, err)
+		resp.Body.Close()
+		if string(body) != "body" || resp.Trailer.Get("X-Announced") != "42" {
+			t.Errorf("body %q, trailers %v", body, resp.Trailer)
+		}
+	})
+}
+
+func TestTrailersThatWereNotAnnounced(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "body")
+			w.(http.Flusher).Flush() // so that the length is not stated
+			w.Header().Set(http.TrailerPrefix+"X-Late", "1")
+		})
+		resp, err := w.client(version).Get(o.URL + "/")
+		must(t, err)
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.Trailer.Get("X-Late") != "1" {
+			t.Errorf("trailers %v", resp.Trailer)
+		}
+	})
+}
+
+// A client that asks whether to send its body hears it from the origin.
+func TestExpectContinue(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuse" {
+			w.WriteHeader(http.StatusExpectationFailed)
+			return
+		}
+		io.Copy(w, r.Body)
+	})
+	for _, test := range []struct {
+		path   string
+		status int
+		sent   bool
+	}{{"/take", 200, true}, {"/refuse", 417, false}, {"/private", 403, false}} {
+		continued := false
+		body := &countingReader{Reader: strings.NewReader("body")}
+		r, _ := http.NewRequest("POST", o.URL+test.path, body)
+		r.ContentLength = 4
+		r.Header.Set("Expect", "100-continue")
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got100Continue: func() { continued = true }}))
+		client := w.client("h1")
+		client.Transport.(*http.Transport).ExpectContinueTimeout = 20 * time.Second
+		resp, err := client.Do(r)
+		must(t, err)
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != test.status || continued != test.sent || body.read != test.sent {
+			t.Errorf("%s: %s, continue %v, body sent %v", test.path, resp.Status, continued, body.read)
+		}
+	}
+}
+
+type countingReader struct {
+	io.Reader
+	read bool
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	r.read = true
+	return r.Reader.Read(p)
+}
+
+// When a client leaves, the origin is not kept busy for nobody.
+func TestClientThatLeaves(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		asked, left := make(chan struct{}), make(chan struct{})
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			close(asked)
+			<-r.Context().Done()
+			close(left)
+		})
+		ctx, leave := context.WithCancel(context.Background())
+		r, _ := http.NewRequestWithContext(ctx, "GET", o.URL+"/slow", nil)
+		go func() { <-asked; leave() }()
+		if _, err := w.client(version).Do(r); !errors.Is(err, context.Canceled) {
+			t.Errorf("the request ended with %v", err)
+		}
+		select {
+		case <-left:
+		case <-time.After(10 * time.Second):
+			t.Error("the origin is still asked")
+		}
+	})
+}
+
+// A body that upstream cuts short is cut short for the client too, never ended
+// as if it were whole.
+func TestBodyThatIsCutShort(t *testing.T) {
+	for _, framing := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
+		both(t, func(t *testing.T, version string) {
+			w := newWorld(t)
+			o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+				conn, rw, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					panic(err)
+				}
+				fmt.Fprintf(rw, "HTTP/1.1 200 OK\r\n%s\r\n\r\n4\r\nbody\r\n", framing)
+				rw.Flush()
+				conn.Close()
+			})
+			o.TLS.NextProtos = []string{"http/1.1"}
+			resp, err := w.client(version).Get(o.URL + "/")
+			if err != nil {
+				return // cut before the header was through
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err == nil {
+				t.Errorf("%s: %q passed for a whole body", framing, body)
+			}
+		})
+	}
+}
+
+func TestLongBodies(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(r.ContentLength))
+			io.Copy(w, r.Body)
+		})
+		want := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+		resp, err := w.client(version).Post(o.URL+"/echo", "application/octet-stream", bytes.NewReader(want))
+		must(t, err)
+		got, err := io.ReadAll(resp.Body)
+		must(t, err)
+		resp.Body.Close()
+		if !bytes.Equal(got, want) || resp.ContentLength != int64(len(want)) {
+			t.Errorf("%d octets came back, Content-Length %d", len(got), resp.ContentLength)
+		}
+		w.log.wait(t, fmt.Sprintf(`"bytes":%d`, len(want)), `"method":"POST"`)
+	})
+}
+
+// A GET over HTTP/2 has no body, and none goes out.
+func TestNoBodyIsMadeUp(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("http", nil)
+		c := w.client(version)
+		get(t, c, o.URL+"/public")
+		if te := o.seen[0].TransferEncoding; len(te) != 0 {
+			t.Errorf("the origin saw Transfer-Encoding %q", te)
+		}
+	})
+}
+
+func TestWebSocket(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, _ := w.(http.Hijacker).Hijack()
+		defer conn.Close()
+		rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello ")
+		rw.Flush()
+		line, _ := rw.ReadString('\n')
+		rw.WriteString(line)
+		rw.Flush()
+	})
+	c := w.dial()
+	c.send("GET " + o.URL + "/socket HTTP/1.1\r\nHost: " + o.host() + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nworld\n")
+	answer, _ := io.ReadAll(c)
+	if !strings.HasPrefix(string(answer), "HTTP/1.1 101 ") || !strings.HasSuffix(string(answer), "\r\n\r\nhello world\n") {
+		t.Errorf("answer: %q", answer)
+	}
+}
+
+// Upstream failures get the status and the error type of RFC 9209.
+func TestUpstreamFailures(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.upstream.ResponseHeaderTimeout = 300 * time.Millisecond })
+	hang := make(chan struct{})
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/hang":
+			<-hang
+		case "/close":
+			panic(http.ErrAbortHandler)
+		case "/garbage":
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			io.WriteString(conn, "what is this\r\n\r\n")
+			conn.Close()
+		}
+	})
+	client := w.client("h1")
+	get(t, client, o.URL+"/ok")
+	for path, want := range map[string]string{
+		"/hang":    "504 http_response_timeout",
+		"/close":   "502 http_response_incomplete",
+		"/garbage": "502 http_protocol_error",
+	} {
+		resp, _ := get(t, client, o.URL+path)
+		if got := shape(resp); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	close(hang)
+	o.Close()
+	resp, _ := get(t, client, o.URL+"/ok")
+	if got := shape(resp); got != "502 connection_refused" {
+		t.Errorf("an origin that is gone: %s", got)
+	}
+}
+
+// shape is the status and the error type of an answer of the proxy's own.
+func shape(resp *http.Response) string {
+	kind := resp.Header.Get("Proxy-Status")
+	_, kind, _ = strings.Cut(kind, "error=")
+	kind, _, _ = strings.Cut(kind, ";")
+	return fmt.Sprintf("%d %s", resp.StatusCode, kind)
+}
+
+// An origin whose certificate cannot be verified has no robots.txt that could
+// be had, so nothing of it is allowed; an excepted one is not verified.
+func TestOriginsAreVerified(t *testing.T) {
+	for _, insecure := range [][]string{nil, {"127.0.0.?"}, {"*.example.com"}} {
+		w := newWorld(t, func(s *settings) { s.upstream.CAFile, s.upstream.Insecure = "", insecure })
+		o := w.origin("https", nil)
+		resp, body := get(t, w.client("h1"), o.URL+"/public")
+		want := 403
+		if slices.Contains(insecure, "127.0.0.?") {
+			want = 200
+		}
+		if resp.StatusCode != want {
+			t.Errorf("insecure %q: %s\n%s", insecure, resp.Status, body)
+		}
+		if want == 403 && (resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "certificate")) {
+			t.Errorf("Retry-After %q, body %s", resp.Header.Get("Retry-After"), body)
+		}
+	}
+}
+
+// Requests in flight may end while the proxy is being stopped.
+func TestDrain(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		asked, answer := make(chan struct{}), make(chan struct{})
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			close(asked)
+			<-answer
+			io.WriteString(w, "whole")
+		})
+		stopped := make(chan error, 1)
+		go func() {
+			<-asked
+			go func() { stopped <- w.server.Shutdown(context.Background()) }()
+			for { // until nobody is let in any more
+				resp, err := http.Get("http://" + w.addr)
+				if err != nil {
+					break
+				}
+				resp.Body.Close()
+			}
+			close(answer)
+		}()
+		if _, body := get(t, w.client(version), o.URL+"/slow"); body != "whole" {
+			t.Errorf("body %q", body)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+func TestStopDoesNotWaitForever(t *testing.T) {
+	w := newWorld(t)
+	asked := make(chan struct{})
+	o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	})
+	failed := make(chan error, 1)
+	go func() {
+		resp, err := w.client("h2").Get(o.URL + "/slow")
+		if err == nil {
+			resp.Body.Close()
+		}
+		failed <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stopping: %v", err)
+	}
+	if err := <-failed; err == nil {
+		t.Error("the request was not broken off")
+	}
+}

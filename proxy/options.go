@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+)
+
+// Clients says who may use the proxy. In a configuration it is the section
+// "clients". The zero value admits nobody.
+type Clients struct {
+	// Allow holds the source addresses that are served; others get 403.
+	Allow []netip.Prefix `yaml:"allow"`
+}
+
+// DefaultClients admits the machine's own loopback addresses alone.
+func DefaultClients() Clients {
+	return Clients{Allow: []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.0/8"),
+		netip.MustParsePrefix("::1/128"),
+	}}
+}
+
+// Validate is here for the sake of a uniform configuration: a prefix that can
+// be read is a good one.
+func (c Clients) Validate() error { return nil }
+
+// admits reports whether a client at addr may use the proxy.
+func (c Clients) admits(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, p := range c.Allow {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// Upstream says how origins are reached. In a configuration it is the section
+// "upstream".
+type Upstream struct {
+	// CAFile holds PEM roots that are trusted besides the system's.
+	CAFile string `yaml:"ca_file,path"`
+	// Insecure holds host globs whose certificates are not verified.
+	Insecure []string `yaml:"insecure"`
+	// ConnectTimeout bounds the dial and the TLS handshake, each.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// ResponseHeaderTimeout bounds the wait for a response's header, from the
+	// end of the request on.
+	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
+	Via                   Via           `yaml:"via"`
+}
+
+// DefaultUpstream is what holds where a configuration is silent.
+func DefaultUpstream() Upstream {
+	return Upstream{
+		ConnectTimeout:        10 * time.Second,
+		ResponseHeaderTimeout: 60 * time.Second,
+		Via:                   ViaBoth,
+	}
+}
+
+// Validate reports what is wrong with u. Every error begins with the key that
+// it is about.
+func (u Upstream) Validate() error {
+	var errs []error
+	if u.CAFile != "" {
+		if _, err := os.Stat(u.CAFile); err != nil {
+			errs = append(errs, fmt.Errorf("ca_file: %w; name a PEM file that can be read", err))
+		}
+	}
+	for i, pattern := range u.Insecure {
+		if _, err := hostGlob(pattern); err != nil {
+			errs = append(errs, fmt.Errorf("insecure[%d]: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).
+type Via string
+
+// Where Via is added: to requests and responses, to requests alone, nowhere.
+// Without it on requests a forwarding loop cannot be seen.
+const (
+	ViaBoth    Via = "both"
+	ViaRequest Via = "request"
+	ViaOff     Via = "off"
+)
+
+// UnmarshalText accepts the three words above.
+func (v *Via) UnmarshalText(text []byte) error {
+	switch w := Via(text); w {
+	case ViaBoth, ViaRequest, ViaOff:
+		*v = w
+		return nil
+	}
+	return fmt.Errorf("%q is none of both, request, off", text)
+}
+
+// Limits bound what a client may take. In a configuration it is the section
+// "limits".
+type Limits struct {
+	// HeaderTimeout bounds a request's header, the first byte in a tunnel and
+	// the TLS handshake, each.
+	HeaderTimeout time.Duration `yaml:"header_timeout"`
+	// IdleTimeout is how long a kept-alive connection may be without a request.
+	IdleTimeout    time.Duration `yaml:"idle_timeout"`
+	MaxHeaderBytes int64         `yaml:"max_header_bytes,size"`
+}
+
+// DefaultLimits is what holds where a configuration is silent.
+func DefaultLimits() Limits {
+	return Limits{
+		HeaderTimeout:  10 * time.Second,
+		IdleTimeout:    120 * time.Second,
+		MaxHeaderBytes: 64 << 10,
+	}
+}
+
+// Validate reports what is wrong with l. Every error begins with the key that
+// it is about.
+func (l Limits) Validate() error {
+	// net/http reads into a buffer of 4 KiB and adds it to the bound.
+	if l.MaxHeaderBytes < 1<<10 || l.MaxHeaderBytes > 64<<20 {
+		return fmt.Errorf("max_header_bytes: %d is not between 1KiB and 64MiB", l.MaxHeaderBytes)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+// Package proxy holds the doors by which requests come in: plain HTTP, CONNECT,
+// and TLS inside it. All of them lead to one gate.
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/elazarl/goproxy"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/certs"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/robots"
+)
+
+// Options say how a Server presents itself and whom it serves.
+type Options struct {
+	// Name is this deployment's name in Via and Proxy-Status: a token.
+	Name    string
+	Clients Clients
+	Via     Via
+	Limits  Limits
+}
+
+// Server is the proxy. Make one with [New].
+type Server struct {
+	opts      Options
+	gate      *gate.Gate
+	ca        *certs.CA
+	transport *Transport
+	log       zerolog.Logger
+
+	goproxy *goproxy.ProxyHttpServer
+	outer   *http.Server // what clients connect to
+	inner   *http.Server // what is inside their tunnels
+	inside  *handoff     // leads from outer to inner
+	tls     *tls.Config
+
+	hijacked connections // in the hands of neither
+
+	connections prometheus.Gauge
+	distrust    *distrust
+}
+
+// New makes a proxy that asks g and reaches origins by t. It registers its
+// metrics with metrics; nil leaves them unregistered.
+func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
+	s := &Server{
+		opts:      opts,
+		gate:      g,
+		ca:        ca,
+		transport: t,
+		log:       log,
+		inside:    newHandoff(),
+		connections: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+			Name: "robotsproxy_connections",
+			Help: "Client connections that are open.",
+		}),
+		distrust: newDistrust(log, metrics),
+	}
+	s.goproxy = s.newForwarder()
+	s.tls = &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: s.leaf,
+	}
+	s.outer = s.newHTTPServer(s.serveOuter)
+	s.inner = s.newHTTPServer(s.serveInner)
+	s.inner.ConnContext = withTunnel
+	return s
+}
+
+// newHTTPServer leaves ReadTimeout and WriteTimeout unset: they would end long
+// uploads and streams.
+func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
+	return &http.Server{
+		Handler:                      handler,
+		ReadHeaderTimeout:            s.opts.Limits.HeaderTimeout,
+		IdleTimeout:                  s.opts.Limits.IdleTimeout,
+		MaxHeaderBytes:               int(s.opts.Limits.MaxHeaderBytes),
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(serverLog{s.log}, "", 0),
+	}
+}
+
+// serverLog takes what net/http has to say of clients that misbehave.
+type serverLog struct{ log zerolog.Logger }
+
+func (l serverLog) Write(line []byte) (int, error) {
+	l.log.Debug().Msg(string(line[:max(len(line)-1, 0)]))
+	return len(line), nil
+}
+
+// Serve takes clients from l until Shutdown, and closes l. It returns nil after
+// Shutdown, else the error that ended it.
+func (s *Server) Serve(l net.Listener) error {
+	inner := make(chan error, 1)
+	go func() { inner <- s.inner.Serve(s.inside) }()
+	err := s.outer.Serve(countingListener{l, s.connections})
+	s.inside.Close()
+	if err = errors.Join(ended(err), ended(<-inner)); err != nil {
+		return err
+	}
+	return nil
+}
+
+func ended(err error) error {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown stops accepting and lets the requests in flight end. When ctx ends
+// first, what is left is broken off and the context's error returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.outer.Shutdown(ctx)
+	err = errors.Join(err, s.inner.Shutdown(ctx))
+	select {
+	case <-s.hijacked.drained():
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	s.outer.Close()
+	s.inner.Close()
+	s.hijacked.closeAll()
+	s.transport.CloseIdleConnections()
+	return err
+}
+
+// serveOuter is the first door: absolute-form requests, CONNECT, and what comes
+// to the proxy as if it were a web server.
+func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
+	client := clientOf(r)
+	switch {
+	case !s.opts.Clients.admits(client):
+		s.answer(w, r, answer{
+			status:  http.StatusForbidden,
+			kind:    "http_request_denied",
+			details: client.String() + " may not use this proxy",
+			advice:  "Its operator admits clients by their address in clients.allow.",
+		})
+	case r.Method == http.MethodConnect:
+		s.connect(w, r)
+	case r.RequestURI == "*":
+		s.asterisk(w, r)
+	case r.URL.IsAbs():
+		target, err := robots.ParseTarget(r.RequestURI)
+		if err == nil && target.Origin.Scheme == "ftp" {
+			err = errors.New("the scheme ftp is not served; http and https are")
+		}
+		if err != nil {
+			s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
+			return
+		}
+		s.forward(w, r, target)
+	default:
+		a := badRequest(http.StatusBadRequest, "this is a proxy, not a web server")
+		a.advice = "Name it in the variables http_proxy and https_proxy of a client."
+		s.answer(w, r, a)
+	}
+}
+
+// asterisk answers OPTIONS *, which asks about the proxy and not about any
+// origin (RFC 9110 9.3.7). No other method has that target.
+func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodOptions {
+		s.answer(w, r, badRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
+		return
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+}
+
+// clientOf is the address that a request comes from.
+func clientOf(r *http.Request) netip.Addr {
+	ap, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return ap.Addr().Unmap()
+}

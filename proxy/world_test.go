@@ -1,0 +1,296 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"robotsproxy/certs"
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a proxy on a free port with origins beside it.
+type world struct {
+	t       *testing.T
+	server  *proxy.Server
+	addr    string // of the proxy
+	ca      *certs.CA
+	log     *lines
+	metrics *prometheus.Registry
+}
+
+// settings are what a test may want otherwise.
+type settings struct {
+	proxy    proxy.Options
+	upstream proxy.Upstream
+	rules    gate.Rules
+	policies gate.Policies // instead of the keeper's
+}
+
+func newWorld(t *testing.T, change ...func(*settings)) *world {
+	t.Helper()
+	dir := t.TempDir()
+	set := settings{
+		proxy:    proxy.Options{Name: "testproxy", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		upstream: proxy.DefaultUpstream(),
+		rules:    gate.Rules{DefaultIdentity: identity.Default()},
+	}
+	set.upstream.CAFile = originRoots(t, dir)
+	for _, f := range change {
+		f(&set)
+	}
+	w := &world{t: t, log: &lines{}, metrics: prometheus.NewRegistry()}
+	log := zerolog.New(w.log).Level(zerolog.DebugLevel)
+	transport, err := proxy.NewTransport(set.upstream)
+	must(t, err)
+	if set.policies == nil {
+		known, err := store.Open(context.Background(), store.Options{Kind: store.None}, dir, 1<<20, log)
+		must(t, err)
+		t.Cleanup(func() { known.Close() })
+		keeper, err := policy.NewKeeper(policy.Setup{Options: policy.Defaults(), Memory: 1 << 20, Store: known, Transport: transport, Log: log})
+		must(t, err)
+		t.Cleanup(keeper.Close)
+		set.policies = keeper
+	}
+	w.ca, err = certs.Open(certs.Options{}, dir)
+	must(t, err)
+	w.server = proxy.New(set.proxy, gate.New(set.rules, set.policies, log, w.metrics), w.ca, transport, log, w.metrics)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	w.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- w.server.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		w.server.Shutdown(ctx)
+		if err := <-served; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	return w
+}
+
+// originRoots writes the certificate that httptest's servers show.
+func originRoots(t *testing.T, dir string) string {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	file := filepath.Join(dir, "origins.pem")
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
+	return file
+}
+
+// origin is a web site that remembers what it was asked for.
+type origin struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+const someDisallowed = "User-agent: *\nDisallow: /private\n"
+
+// origin starts a site over http or https. Its robots.txt refuses /private.
+func (w *world) origin(scheme string, page http.HandlerFunc) *origin {
+	o := &origin{}
+	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			io.WriteString(rw, someDisallowed)
+			return
+		}
+		o.mu.Lock()
+		o.seen = append(o.seen, r)
+		o.mu.Unlock()
+		if page != nil {
+			page(rw, r)
+			return
+		}
+		io.WriteString(rw, "page "+r.RequestURI)
+	}))
+	o.EnableHTTP2 = true
+	o.Config.ErrorLog = nil
+	if scheme == "https" {
+		o.StartTLS()
+	} else {
+		o.Start()
+	}
+	w.t.Cleanup(o.Close)
+	return o
+}
+
+// pages are the targets that the origin was asked for, robots.txt aside.
+func (o *origin) pages() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	targets := []string{}
+	for _, r := range o.seen {
+		targets = append(targets, r.RequestURI)
+	}
+	return targets
+}
+
+func (o *origin) host() string { return strings.SplitN(o.URL, "://", 2)[1] }
+
+// client is an ordinary HTTP client whose proxy is the one of this world.
+func (w *world) client(version string) *http.Client {
+	transport := &http.Transport{
+		Proxy:              http.ProxyURL(&url.URL{Scheme: "http", Host: w.addr}),
+		TLSClientConfig:    w.trust(),
+		ForceAttemptHTTP2:  version == "h2",
+		DisableCompression: true,
+	}
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// trust is the TLS configuration of a client that has the CA.
+func (w *world) trust() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(w.ca.PEM())
+	return &tls.Config{RootCAs: roots}
+}
+
+// dial connects to the proxy, for clients that speak by hand.
+func (w *world) dial() *rawConn {
+	conn, err := net.Dial("tcp", w.addr)
+	must(w.t, err)
+	w.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &rawConn{w.t, conn, bufio.NewReader(conn)}
+}
+
+// rawConn is a connection on which a test writes requests octet by octet.
+type rawConn struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *rawConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+func (c *rawConn) send(text string) {
+	_, err := io.WriteString(c.Conn, text)
+	must(c.t, err)
+}
+
+func (c *rawConn) response(method string) (*http.Response, string) {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	must(c.t, err)
+	if method == http.MethodConnect {
+		return resp, ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	must(c.t, err)
+	return resp, string(body)
+}
+
+// tunnel opens a tunnel to host.
+func (w *world) tunnel(host string) *rawConn {
+	w.t.Helper()
+	c := w.dial()
+	c.send("CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+	if resp, _ := c.response(http.MethodConnect); resp.StatusCode != 200 {
+		w.t.Fatalf("CONNECT %s: %s", host, resp.Status)
+	}
+	return c
+}
+
+// secure opens a tunnel to host with TLS in it.
+func (w *world) secure(host string, protocols ...string) *rawConn {
+	w.t.Helper()
+	config := w.trust()
+	config.ServerName, _, _ = net.SplitHostPort(host)
+	config.NextProtos = protocols
+	conn := tls.Client(w.tunnel(host), config)
+	must(w.t, conn.Handshake())
+	return &rawConn{w.t, conn, bufio.NewReader(conn)}
+}
+
+func get(t *testing.T, c *http.Client, url string) (*http.Response, string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	must(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return resp, string(body)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines is a log that a test can read and wait on.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more []chan struct{}
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.more {
+		close(c)
+	}
+	l.more = nil
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// wait returns the first line that holds all parts.
+func (l *lines) wait(t *testing.T, parts ...string) string {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		l.mu.Lock()
+		text := l.text.String()
+		more := make(chan struct{})
+		l.more = append(l.more, more)
+		l.mu.Unlock()
+		for line := range strings.Lines(text) {
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+				return line
+			}
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			t.Fatalf("no line with %q in the log:\n%s", parts, text)
+		}
+	}
+}
