@@ -1,0 +1,167 @@
+// Package config is the map of the house: every setting there is, with its
+// default, read strictly from a YAML file.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"robotsproxy/certs"
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store"
+)
+
+// Config is a whole configuration. configs/full.yaml says what each key means.
+type Config struct {
+	Name            string            `yaml:"name"`
+	Listen          string            `yaml:"listen"`
+	AdminListen     string            `yaml:"admin_listen"` // "" means no admin server
+	DataDir         string            `yaml:"data_dir,path"`
+	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
+	Log             Log               `yaml:"log"`
+	Clients         proxy.Clients     `yaml:"clients"`
+	HTTPS           HTTPS             `yaml:"https"`
+	DefaultIdentity identity.Identity `yaml:"default_identity"`
+	Robots          policy.Options    `yaml:"robots"`
+	Cache           Cache             `yaml:"cache"`
+	Upstream        proxy.Upstream    `yaml:"upstream"`
+	Limits          proxy.Limits      `yaml:"limits"`
+}
+
+// HTTPS says how TLS is read.
+type HTTPS struct {
+	certs.Options `yaml:",inline"`
+}
+
+// Cache says where policies are kept: in memory, and under it in a store.
+type Cache struct {
+	Memory        int64 `yaml:"memory,size"`
+	store.Options `yaml:",inline"`
+}
+
+// Validate says what is wrong with the cache, and the mend.
+func (c Cache) Validate() error {
+	var memory error
+	if c.Memory <= 0 {
+		memory = fmt.Errorf("memory: %d holds no policy; write 1MiB or more", c.Memory)
+	}
+	return errors.Join(memory, c.Options.Validate())
+}
+
+// Default is the configuration of an empty file.
+func Default() Config {
+	return Config{
+		Name:            "robotsproxy",
+		Listen:          "127.0.0.1:8080",
+		AdminListen:     "127.0.0.1:9090",
+		ShutdownGrace:   30 * time.Second,
+		Log:             Log{Level: "info", Format: "auto", Decisions: gate.AllDecisions},
+		Clients:         proxy.DefaultClients(),
+		HTTPS:           HTTPS{certs.Defaults()},
+		DefaultIdentity: identity.Default(),
+		Robots:          policy.Defaults(),
+		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},
+		Upstream:        proxy.DefaultUpstream(),
+		Limits:          proxy.DefaultLimits(),
+	}
+}
+
+// DataFolder is the data directory: data_dir or, where that is "", the one
+// that the XDG base directory specification gives to a program.
+func (c Config) DataFolder() (string, error) {
+	if c.DataDir != "" {
+		return c.DataDir, nil
+	}
+	if data := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) { // the specification says to ignore a relative one
+		return filepath.Join(data, "robotsproxy"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the data directory: %w; name one with --data-dir or data_dir", err)
+	}
+	return filepath.Join(home, ".local", "share", "robotsproxy"), nil
+}
+
+// Validate says all that is wrong. Each error, joined to one, begins with the
+// path of the key that it is about.
+func (c Config) Validate() error {
+	var errs []error
+	if !isName(c.Name) {
+		errs = append(errs, fmt.Errorf("name: %q is no name; write a letter, then letters, digits, - . _", c.Name))
+	}
+	errs = append(errs, c.validateListeners())
+	for _, f := range fields(reflect.ValueOf(c)) {
+		if section, ok := f.value.Interface().(interface{ Validate() error }); ok {
+			for _, err := range flatten(section.Validate()) {
+				errs = append(errs, fmt.Errorf("%s.%w", f.key, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) validateListeners() error {
+	host, port, err := splitAddress(c.Listen)
+	if err != nil {
+		err = fmt.Errorf("listen: %w", err)
+	}
+	if c.AdminListen == "" {
+		return err
+	}
+	adminHost, adminPort, adminErr := splitAddress(c.AdminListen)
+	if adminErr != nil {
+		adminErr = fmt.Errorf("admin_listen: %w", adminErr)
+	} else if err == nil && port == adminPort && port != 0 && (host == adminHost || isAnyHost(host) || isAnyHost(adminHost)) {
+		adminErr = fmt.Errorf("admin_listen: %s has the same port as listen %s; give it another, or \"\" for none", c.AdminListen, c.Listen)
+	}
+	return errors.Join(err, adminErr)
+}
+
+// splitAddress takes HOST:PORT apart. Port 0 is one that is free.
+func splitAddress(address string) (host string, port uint16, err error) {
+	host, text, err := net.SplitHostPort(address)
+	number, numberErr := strconv.ParseUint(text, 10, 16)
+	if err != nil || numberErr != nil || strings.ContainsAny(host, " \t/@") {
+		return "", 0, fmt.Errorf("%q is no address; write HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080", address)
+	}
+	return host, uint16(number), nil
+}
+
+func isAnyHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// isName is stricter than a token (RFC 9110 5.6.2), so that a name needs no
+// quotes in Via and Proxy-Status, nor in a shell.
+func isName(s string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	return s != "" && strings.Contains(letters, s[:1]) && strings.Trim(s, letters+"0123456789-._") == ""
+}
+
+// flatten takes a joined error apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, flatten(err)...)
+	}
+	return all
+}

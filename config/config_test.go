@@ -1,0 +1,356 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// loadText loads a file of this content.
+func loadText(t testing.TB, text string, settings ...Setting) (Config, error) {
+	t.Helper()
+	return load(Default(), "FILE", []byte(text), settings)
+}
+
+func TestEmptyFileIsTheDefaults(t *testing.T) {
+	for _, text := range []string{"", "\n\n", "# nothing\n", "---\n", "%YAML 1.2\n---\n", "\ufeff", "robots:\nlog: # all commented out\n  # level: info\n", "{}\n"} {
+		c, err := loadText(t, text)
+		if err != nil || !reflect.DeepEqual(c, Default()) {
+			t.Errorf("%q: error %v, or not the defaults", text, err)
+		}
+	}
+	if c, err := Load(Default(), ""); err != nil || !reflect.DeepEqual(c, Default()) {
+		t.Errorf("no file: error %v, or not the defaults", err)
+	}
+}
+
+func TestNoSuchFile(t *testing.T) {
+	_, err := Load(Default(), "/nowhere/robotsproxy.yaml")
+	if !errors.As(err, new(Errors)) || !strings.Contains(err.Error(), "/nowhere/robotsproxy.yaml") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestFullExampleIsTheDefaults(t *testing.T) {
+	path := filepath.Join("..", "configs", "full.yaml")
+	c, err := Load(Default(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(c, Default()) {
+		t.Errorf("got  %+v\nwant %+v", c, Default())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDecoder(path, text)
+	d.document(reflect.ValueOf(&c).Elem())
+	for _, key := range allKeys(reflect.ValueOf(c), "") {
+		if _, ok := d.places[key]; !ok {
+			t.Errorf("%s is not in %s", key, path)
+		}
+	}
+}
+
+// allKeys is every key path of a section and those in it.
+func allKeys(v reflect.Value, path string) []string {
+	var keys []string
+	for _, f := range fields(v) {
+		key := join(path, f.key)
+		keys = append(keys, key)
+		if f.value.Kind() == reflect.Struct {
+			keys = append(keys, allKeys(f.value, key)...)
+		}
+	}
+	return keys
+}
+
+func TestLoad(t *testing.T) {
+	t.Setenv("CONFIG_TEST_NAME", "bot: [x] # y")
+	t.Setenv("CONFIG_TEST_COUNT", "7")
+	t.Setenv("CONFIG_TEST_EMPTY", "")
+	for _, test := range []struct {
+		text string
+		got  func(Config) any
+		want any
+	}{
+		{"listen: :80", func(c Config) any { return c.Listen }, ":80"},
+		{"admin_listen: ''", func(c Config) any { return c.AdminListen }, ""},
+		{"listen: '[::1]:0'\nadmin_listen: '[::1]:0'", func(c Config) any { return c.AdminListen }, "[::1]:0"},
+		{"shutdown_grace: 1d12h", func(c Config) any { return c.ShutdownGrace }, 36 * time.Hour},
+		{"shutdown_grace: '0.5d'", func(c Config) any { return c.ShutdownGrace }, 12 * time.Hour},
+		{"shutdown_grace: 5ms", func(c Config) any { return c.ShutdownGrace }, 5 * time.Millisecond},
+		{"cache: {memory: 1 GiB}", func(c Config) any { return c.Cache.Memory }, int64(1 << 30)},
+		{"cache: {memory: 4096}", func(c Config) any { return c.Cache.Memory }, int64(4096)},
+		{"cache: {store: none}", func(c Config) any { return string(c.Cache.Kind) }, "none"},
+		{"upstream: {via: off}", func(c Config) any { return string(c.Upstream.Via) }, "off"},
+		{"robots: {soft_5xx: true}", func(c Config) any { return c.Robots.Soft5xx }, true},
+		{"robots: {max_redirects: 0}", func(c Config) any { return c.Robots.MaxRedirects }, 0},
+		{"robots: {max_redirects: \"${CONFIG_TEST_COUNT}\"}", func(c Config) any { return c.Robots.MaxRedirects }, 7},
+		{"robots: {statuses: {'429': unreachable, 403: disallow}}", func(c Config) any { return len(c.Robots.Statuses[429]) + len(c.Robots.Statuses[403]) }, 19},
+		{"clients: {allow: [10.1.2.3/8, 192.0.2.1, '2001:db8::1']}", func(c Config) any {
+			return c.Clients.Allow[0].String() + " " + c.Clients.Allow[1].String() + " " + c.Clients.Allow[2].String()
+		}, "10.0.0.0/8 192.0.2.1/32 2001:db8::1/128"},
+		{"clients: {allow: []}", func(c Config) any { return len(c.Clients.Allow) }, 0},
+		{"default_identity: {user_agent: \"A ${CONFIG_TEST_NAME}${CONFIG_TEST_EMPTY}!\"}", func(c Config) any { return c.DefaultIdentity.UserAgent }, "A bot: [x] # y!"},
+		{"default_identity:\n  user_agent: ${CONFIG_TEST_NAME}", func(c Config) any { return c.DefaultIdentity.UserAgent }, "bot: [x] # y"},
+		{"default_identity: {user_agent: $CONFIG_TEST_NAME $}", func(c Config) any { return c.DefaultIdentity.UserAgent }, "$CONFIG_TEST_NAME $"},
+		{"default_identity:\n  user_agent: >-\n    A\n    B\n", func(c Config) any { return c.DefaultIdentity.UserAgent }, "A B"},
+		{"default_identity: {product_tokens: [A, B]}", func(c Config) any { return strings.Join(c.DefaultIdentity.ProductTokens, " ") }, "A B"},
+		{"name: a\r\nlisten: :1\r\n", func(c Config) any { return c.Name + c.Listen }, "a:1"},
+	} {
+		c, err := loadText(t, test.text)
+		if err != nil {
+			t.Errorf("%s: %v", test.text, err)
+		} else if got := test.got(c); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.text, got, test.want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Setenv("CONFIG_TEST_BAD", "not a name")
+	for _, test := range []struct {
+		text string
+		want []string // the beginnings of all lines, in order
+	}{
+		// keys
+		{"lisen: :80", []string{`FILE:1:1: unknown key "lisen"; did you mean listen?`}},
+		{"robots:\n  min-ttl: 5m", []string{`FILE:2:3: unknown key "robots.min-ttl"; did you mean min_ttl?`}},
+		{"pace: {}", []string{`FILE:1:1: unknown key "pace"`}},
+		{"name: a\nlisten: :1\nname: b", []string{`FILE:3:1: the key "name" is here again, first in line 1`}},
+		{"robots:\n  statuses:\n    429: allow\n    '429': allow", []string{`FILE:4:5: the key "robots.statuses.429" is here again`}},
+		{"? name\n: a", []string{"FILE:1:1: this is no plain key"}},
+		{"<<: {name: a}", []string{"FILE:1:1: this is no plain key"}},
+		{"robots: {statuses: {abc: allow}}", []string{`FILE:1:21: robots.statuses.abc: of this key, "abc" is no whole number`}},
+
+		// types
+		{"name: 123", []string{"FILE:1:7: name: 123 is no text; put it in quotes"}},
+		{"name: true", []string{"FILE:1:7: name: true is no text"}},
+		{"name: [a]", []string{"FILE:1:7: name: this must be a single value"}},
+		{"name:\n  a: b", []string{"FILE:2:3: name: this must be a single value"}},
+		{"name:", []string{"FILE:1:1: name: it has no value"}},
+		{"name: ~", []string{"FILE:1:1: name: it has no value"}},
+		{"clients: {allow: }", []string{"FILE:1:11: clients.allow: it has no value"}},
+		{"clients: {allow: 10.0.0.0/8}", []string{"FILE:1:18: clients.allow: this must be a list"}},
+		{"clients:\n  allow:\n    -\n", []string{"FILE:3:6: clients.allow[0]: it has no value"}},
+		{"robots: 5", []string{"FILE:1:9: robots: this must be a mapping"}},
+		{"robots: [a]", []string{"FILE:1:9: robots: this must be a mapping"}},
+		{"robots: {max_redirects: \"5\"}", []string{`FILE:1:25: robots.max_redirects: "5" is text; write the value without quotes`}},
+		{"robots: {max_redirects: 1.5}", []string{`FILE:1:25: robots.max_redirects: "1.5" is no whole number`}},
+		{"robots: {max_redirects: 99999999999999999999}", []string{`FILE:1:25: robots.max_redirects: "99999999999999999999" is no whole number, or too large`}},
+		{"robots: {soft_5xx: yes}", []string{`FILE:1:20: robots.soft_5xx: "yes" is neither true nor false`}},
+		{"- a", []string{"FILE:1:1: this must be a mapping"}},
+		{"just text", []string{"FILE:1:1: this must be a mapping"}},
+
+		// values
+		{"shutdown_grace: 10", []string{`FILE:1:17: shutdown_grace: "10" is no duration`}},
+		{"shutdown_grace: 0s", []string{`FILE:1:17: shutdown_grace: "0s" is not more than zero`}},
+		{"shutdown_grace: 0", []string{`FILE:1:17: shutdown_grace: "0" is not more than zero`}},
+		{"shutdown_grace: -1h", []string{`FILE:1:17: shutdown_grace: "-1h" is not more than zero`}},
+		{"shutdown_grace: 1d-1h", []string{`FILE:1:17: shutdown_grace: "1d-1h" is not more than zero`}},
+		{"shutdown_grace: 106752d", []string{`FILE:1:17: shutdown_grace: "106752d" is too long`}},
+		{"shutdown_grace: 9999999d", []string{`FILE:1:17: shutdown_grace: "9999999d" is no duration, or too long a one`}},
+		{"shutdown_grace: 1h5d", []string{`FILE:1:17: shutdown_grace: "1h5d" is no duration`}},
+		{"shutdown_grace: xd5h", []string{`FILE:1:17: shutdown_grace: "xd5h" is no duration`}},
+		{"shutdown_grace: d", []string{`FILE:1:17: shutdown_grace: "d" is no duration`}},
+		{"shutdown_grace: ''", []string{`FILE:1:17: shutdown_grace: "" is no duration`}},
+		{"cache: {memory: 64MB}", []string{`FILE:1:17: cache.memory: "64MB" is no size`}},
+		{"cache: {memory: -1}", []string{`FILE:1:17: cache.memory: "-1" is no size`}},
+		{"cache: {memory: 0}", []string{`FILE:1:17: cache.memory: 0 holds no policy`}},
+		{"cache: {memory: 9999999999GiB}", []string{`FILE:1:17: cache.memory: "9999999999GiB" is no size, or too large`}},
+		{"cache: {store: redis}", []string{`FILE:1:16: cache.store: "redis" is no store`}},
+		{"clients: {allow: [10.0.0.0/33, localhost]}", []string{`FILE:1:19: clients.allow[0]: "10.0.0.0/33" is no network`, `FILE:1:32: clients.allow[1]: "localhost" is no network`}},
+		{"log: {level: loud, format: text}", []string{`FILE:1:14: log.level: "loud" is none of debug, info, warn, error`, `FILE:1:28: log.format: "text" is none of auto, json, console`}},
+		{"name: 1a", []string{`FILE:1:7: name: "1a" is no name`}},
+		{"name: ''", []string{`FILE:1:7: name: "" is no name`}},
+		{"name: naïve", []string{`FILE:1:7: name: "naïve" is no name`}},
+		{"listen: ''", []string{`FILE:1:9: listen: "" is no address`}},
+		{"listen: '8080'", []string{`FILE:1:9: listen: "8080" is no address`}},
+		{"listen: localhost:http", []string{`FILE:1:9: listen: "localhost:http" is no address`}},
+		{"listen: 127.0.0.1:65536", []string{`FILE:1:9: listen: "127.0.0.1:65536" is no address`}},
+		{"listen: http://127.0.0.1:80", []string{`FILE:1:9: listen: "http://127.0.0.1:80" is no address`}},
+		{"listen: 127.0.0.1:9090", []string{"FILE:1:1: admin_listen: 127.0.0.1:9090 has the same port"}},
+		{"admin_listen: 0.0.0.0:8080", []string{"FILE:1:15: admin_listen: 0.0.0.0:8080 has the same port"}},
+		{"https:\n  ca_cert: x.pem", []string{"FILE:2:12: https.ca_cert: ca_key is missing"}},
+		{"name: ${CONFIG_TEST_BAD}", []string{`FILE:1:7: name: "not a name" is no name`}},
+		{"name: ${CONFIG_TEST_UNSET}", []string{"FILE:1:7: name: the environment variable CONFIG_TEST_UNSET is not set"}},
+		{"name: a${CONFIG_TEST_U}${CONFIG_TEST_V}", []string{"FILE:1:7: name: the environment variable CONFIG_TEST_U is not set, and the environment variable CONFIG_TEST_V is not set"}},
+		{"name: a${CONFIG_TEST_BAD", []string{"FILE:1:7: name: ${ has no } after it"}},
+
+		// the section's place, where the key has none
+		{"name: a\nrobots:\n  # too short\n  max_ttl: 1m", []string{"FILE:2:1: robots.min_ttl: 5m0s is more than max_ttl 1m0s"}},
+
+		// YAML
+		{"name: a\n---\nname: b", []string{"FILE:2:1: a second YAML document"}},
+		{"name: a\n---\n", []string{"FILE:2:1: a second YAML document"}},
+		{"name: a\n...\nname: b", []string{"FILE:3:1: a second YAML document"}},
+		{"name: &a b", []string{"FILE:1:7: name: anchors"}},
+		{"name: &a b\nlisten: *a", []string{"FILE:1:7: name: anchors", "FILE:2:9: listen: anchors"}},
+		{"name: !!str b", []string{"FILE:1:7: name: anchors"}},
+		{"name: [a", []string{"FILE:1:7: sequence end token ']' not found"}},
+		{"name: a: b", []string{"FILE:1:7: mapping value is not allowed"}},
+		{"robots:\n\tttl: 1h", []string{"FILE:2:1: found character"}},
+		{"clients: {allow: [${X}]}", []string{"FILE:1:20: ',' or ']' must be specified; inside [ ] and { }"}},
+		{"# é\nname: \xff", []string{"FILE:2:7: this is no UTF-8 text"}},
+		{"name: a\x00b", []string{"FILE:1:8: this is no UTF-8 text, or a control character"}},
+
+		// places
+		{"# é\nlog: {file: \"日本\", level: x}", []string{`FILE:2:26: log.level`}},
+		{"name:\t\t1a", []string{`FILE:1:8: name: "1a"`}},
+		{"log:\t{file: x, level:\ty}", []string{`FILE:1:23: log.level: "y"`}},
+		{"name: a\r\nlisten:   8080", []string{"FILE:2:11: listen"}},
+		{"\ufeffname: 5", []string{"FILE:1:7: name"}},
+		{"default_identity:\n  from: \"a\n    b\"\nname: 1a", []string{"FILE:4:7: name"}},
+		{"name: |\n\n  1a", []string{`FILE:1:7: name`}},
+
+		// all at once
+		{"nam: a\nrobots:\n  ttl: soon\n  min_ttl: 48h\nlisten: x\ncache: {memory: 1TB, store: disk}", []string{
+			"FILE:1:1: unknown key", "FILE:3:8: robots.ttl", "FILE:4:12: robots.min_ttl: 48h", "FILE:5:9: listen", "FILE:6:17: cache.memory", "FILE:6:29: cache.store",
+		}},
+	} {
+		_, err := loadText(t, test.text)
+		if err == nil {
+			t.Errorf("%q: no error", test.text)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		ok := len(lines) == len(test.want)
+		for i := range min(len(lines), len(test.want)) {
+			ok = ok && strings.HasPrefix(lines[i], test.want[i])
+		}
+		if !ok {
+			t.Errorf("%q:\n%s\nwant\n%s", test.text, err, strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "proxy.yaml")
+	t.Setenv("CONFIG_TEST_DIR", "sub")
+	text := "data_dir: ${CONFIG_TEST_DIR}/x\nlog: {file: /var/log/x}\nhttps: {ca_cert: ../ca.pem, ca_key: ca-key.pem}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(Default(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{c.DataDir, c.Log.File, c.HTTPS.Cert, c.HTTPS.Key, c.Upstream.CAFile}
+	want := []string{filepath.Join(dir, "sub/x"), "/var/log/x", filepath.Join(filepath.Dir(dir), "ca.pem"), filepath.Join(dir, "ca-key.pem"), ""}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c, err = Load(Default(), file, Setting{"data_dir", "here", "--data-dir"})
+	if err != nil || c.DataDir != "here" {
+		t.Errorf("set by a flag: %q, error %v", c.DataDir, err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	c, err := loadText(t, "listen: :1\nlog:\n  level: warn\nname: file\n",
+		Setting{"listen", ":2", "ROBOTSPROXY_LISTEN"}, Setting{"listen", ":3", "--listen"},
+		Setting{"log.level", "debug", "--log-level"}, Setting{"admin_listen", "", "--admin-listen"},
+		Setting{"cache.memory", "1KiB", "--memory"}, Setting{"robots.max_redirects", "1", "--redirects"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != ":3" || c.Log.Level != "debug" || c.AdminListen != "" || c.Name != "file" || c.Cache.Memory != 1024 || c.Robots.MaxRedirects != 1 {
+		t.Errorf("got %+v", c)
+	}
+
+	_, err = loadText(t, "listen: :1\nname: 1a\nlog: {level: x}",
+		Setting{"log.level", "loud", "--log-level"}, Setting{"listen", "nowhere", "--listen"}, Setting{"name", "${HOME}", "NAME"})
+	want := []string{`FILE:3:14: log.level: "x" is none of`, `--log-level: "loud" is none of`, `NAME: "${HOME}" is no name`, `--listen: "nowhere" is no address`}
+	var faults Errors
+	if !errors.As(err, &faults) || len(faults) != len(want) {
+		t.Fatalf("error %v", err)
+	}
+	for i, fault := range faults {
+		if !strings.HasPrefix(fault.Error(), want[i]) {
+			t.Errorf("got %q, want %q", fault, want[i])
+		}
+	}
+}
+
+// Without a file there is no line to name.
+func TestSettingThatDoesNotFitADefault(t *testing.T) {
+	_, err := Load(Default(), "", Setting{"listen", "127.0.0.1:9090", "--listen"})
+	if err == nil || !strings.HasPrefix(err.Error(), "admin_listen: 127.0.0.1:9090 has the same port as listen") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDataFolder(t *testing.T) {
+	t.Setenv("HOME", "/home/x")
+	for _, test := range []struct{ dataDir, xdg, want string }{
+		{"/d", "/xdg", "/d"},
+		{"", "/xdg", "/xdg/robotsproxy"},
+		{"", "relative", "/home/x/.local/share/robotsproxy"},
+		{"", "", "/home/x/.local/share/robotsproxy"},
+	} {
+		t.Setenv("XDG_DATA_HOME", test.xdg)
+		if got, err := (Config{DataDir: test.dataDir}).DataFolder(); got != test.want || err != nil {
+			t.Errorf("data_dir %q, XDG_DATA_HOME %q: got %q, error %v", test.dataDir, test.xdg, got, err)
+		}
+	}
+}
+
+// A key that no type of value fits would be found only when somebody writes it.
+func TestEveryKeyHasAValueThatCanBeWritten(t *testing.T) {
+	c := Default()
+	for _, key := range allKeys(reflect.ValueOf(c), "") {
+		v := reflect.ValueOf(&c).Elem()
+		var option string
+		for part := range strings.SplitSeq(key, ".") {
+			for _, f := range fields(v) {
+				if f.key == part {
+					v, option = f.value, f.option
+					break
+				}
+			}
+		}
+		if isScalar(v) {
+			_ = setScalar(v, option, scalar{"x", outside}) // panics
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	full, err := os.ReadFile(filepath.Join("..", "configs", "full.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(full)
+	for _, seed := range []string{
+		"lisen: :80\nrobots:\n  ttl: soon\n  statuses: {429: allow, x: y}\n", "name: ${X}\n---\n", "a: [1,\n{b: 'é\n", "name:\t|\r\n  x\r",
+		"? a\n: &b *b\n<<: !!c d\n", "clients:\n- allow\n", "log: {level: \"\\u00e9\", file: }", "\ufeff%YAML 1.2\n--- {name: x}\n...\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, err := load(Default(), "FILE", text, nil)
+		if err == nil {
+			return
+		}
+		var faults Errors
+		if !errors.As(err, &faults) || len(faults) == 0 {
+			t.Fatalf("error %T %v", err, err)
+		}
+		lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(text), "\ufeff")), "\n")
+		for _, fault := range faults {
+			if fault.Line < 1 || fault.Line > len(lines) || fault.Column < 1 || fault.Column > len([]rune(lines[fault.Line-1]))+1 {
+				t.Errorf("%q: %v is not in the file", text, fault)
+			}
+			if fault.Message == "" {
+				t.Errorf("%q: no message", text)
+			}
+		}
+	})
+}

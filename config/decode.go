@@ -1,0 +1,223 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// A decoder writes a YAML file into a struct, key by key. Unlike a decoder
+// of the library it goes on after a fault, and knows where each key stood.
+type decoder struct {
+	file   string
+	dir    string // what relative paths in the file are relative to
+	lines  []string
+	places map[string]Place // by key path; "" is the whole file
+	failed map[string]bool  // key paths that could not be read
+	errs   Errors
+}
+
+func newDecoder(file string, text []byte) *decoder {
+	whole := strings.TrimPrefix(string(text), "\ufeff")
+	d := &decoder{
+		file:   file,
+		dir:    filepath.Dir(file),
+		lines:  strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(whole), "\n"),
+		places: map[string]Place{},
+		failed: map[string]bool{},
+	}
+	if file != "" {
+		d.places[""] = Place{file, 1, 1}
+	}
+	return d
+}
+
+func (d *decoder) document(v reflect.Value) {
+	if !d.isText() {
+		return
+	}
+	file, err := parser.ParseBytes([]byte(strings.Join(d.lines, "\n")), 0, parser.AllowDuplicateMapKey())
+	var fault yaml.Error
+	if errors.As(err, &fault) {
+		at, message := d.place(fault.GetToken()), fault.GetMessage()
+		if strings.Contains(d.lines[at.Line-1], "${") {
+			message += `; inside [ ] and { }, "${…}" needs quotes`
+		}
+		d.fail("", at, message)
+		return
+	} else if err != nil {
+		d.fail("", d.places[""], err.Error())
+		return
+	}
+	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool {
+		return doc.Body != nil && doc.Body.Type() == ast.DirectiveType // as in "%YAML 1.2", which the library takes for a document
+	})
+	for _, second := range docs[min(1, len(docs)):] {
+		at := second.Start
+		if at == nil {
+			at = begin(second.Body)
+		}
+		d.fail("", d.place(at), "a second YAML document begins here; a configuration is one")
+	}
+	if len(docs) > 0 && docs[0].Body != nil {
+		d.value(docs[0].Body, v, "", "")
+	}
+}
+
+// value decodes n, the value of key, into v.
+func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
+	if key != "" {
+		if _, isSection := n.(*ast.MappingNode); !isSection && n.Type() != ast.NullType {
+			d.places[key] = d.place(begin(n))
+		}
+	}
+	switch n := n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		d.fail(key, d.place(begin(n)), "anchors (&), aliases (*) and tags (!) are not read; write the value itself, in quotes if it begins with one of these")
+		return
+	case *ast.NullNode:
+		if v.Kind() != reflect.Struct || isScalar(v) { // a section may be empty: all its keys are commented out
+			d.fail(key, d.places[key], "it has no value; write one, or take the key out to have the default")
+		}
+		return
+	case *ast.MappingNode:
+		if !isScalar(v) && v.Kind() == reflect.Struct {
+			d.section(n, v, key)
+			return
+		} else if v.Kind() == reflect.Map {
+			d.mapping(n, v, key)
+			return
+		}
+	case *ast.SequenceNode:
+		if v.Kind() == reflect.Slice && !isScalar(v) {
+			d.list(n, v, key)
+			return
+		}
+	default:
+		if isScalar(v) {
+			d.scalar(n, v, key, option)
+			return
+		}
+	}
+	d.fail(key, d.place(begin(n)), "this must be "+wanted(v))
+}
+
+func (d *decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
+	known := fields(v)
+	for name, pair := range d.pairs(n, path) {
+		key := join(path, name)
+		i := slices.IndexFunc(known, func(f field) bool { return f.key == name })
+		if i < 0 {
+			d.fail("", d.place(begin(pair.Key)), fmt.Sprintf("unknown key %q%s", key, suggest(name, known)))
+			continue
+		}
+		d.value(pair.Value, known[i].value, key, known[i].option)
+	}
+}
+
+func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
+	v.SetZero() // what is written takes the place of the default
+	if len(n.Values) > 0 {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	for name, pair := range d.pairs(n, path) {
+		key, element := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		if err := setScalar(key, "", scalar{name, outside}); err != nil {
+			d.fail(join(path, name), d.place(begin(pair.Key)), "of this key, "+err.Error())
+			continue
+		}
+		d.value(pair.Value, element, join(path, name), "")
+		v.SetMapIndex(key, element)
+	}
+}
+
+// pairs yields the keys that can be read, and notes the others and those that
+// are there twice.
+func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.MappingValueNode] {
+	return func(yield func(string, *ast.MappingValueNode) bool) {
+		lines := map[string]int{}
+		for _, pair := range n.Values {
+			at := d.place(begin(pair.Key))
+			var name string
+			switch key := pair.Key.(type) {
+			case *ast.StringNode:
+				name = key.Value
+			case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+				name = key.GetToken().Value
+			default:
+				d.fail(path, at, "this is no plain key; write KEY: VALUE")
+				continue
+			}
+			if line, again := lines[name]; again {
+				d.fail("", at, fmt.Sprintf("the key %q is here again, first in line %d; take one out", join(path, name), line))
+			} else {
+				lines[name] = at.Line
+				d.places[join(path, name)] = at
+			}
+			if !yield(name, pair) {
+				return
+			}
+		}
+	}
+}
+
+func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path string) {
+	v.SetZero()
+	v.Grow(len(n.Values))
+	v.SetLen(len(n.Values))
+	for i, item := range n.Values {
+		key := fmt.Sprintf("%s[%d]", path, i)
+		d.places[key] = d.place(begin(item))
+		d.value(item, v.Index(i), key, "")
+	}
+}
+
+func (d *decoder) scalar(n ast.Node, v reflect.Value, key, option string) {
+	s := scalar{n.GetToken().Value, number}
+	switch n := n.(type) {
+	case *ast.StringNode:
+		s = scalar{n.Value, plain}
+		if n.Token.Type != token.StringType {
+			s.kind = quoted
+		}
+	case *ast.LiteralNode:
+		s = scalar{n.Value.Value, quoted}
+	}
+	at := d.place(begin(n))
+	if s.kind != number && strings.Contains(s.text, "${") {
+		text, err := expand(s.text)
+		if err != nil {
+			d.fail(key, at, err.Error())
+			return
+		}
+		s = scalar{text, outside}
+	}
+	if err := setScalar(v, option, s); err != nil {
+		d.fail(key, at, err.Error())
+	} else if option == "path" && s.text != "" && !filepath.IsAbs(s.text) {
+		v.SetString(filepath.Join(d.dir, s.text))
+	}
+}
+
+func wanted(v reflect.Value) string {
+	switch {
+	case isScalar(v):
+		return "a single value"
+	case v.Kind() == reflect.Slice:
+		return "a list, as in [a, b]"
+	}
+	return "a mapping (KEY: VALUE)"
+}
+
+func join(path, key string) string {
+	return strings.TrimPrefix(path+"."+key, ".")
+}

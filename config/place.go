@@ -1,0 +1,59 @@
+package config
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// A Place is where a fault is: a line and column of the file, or a setting.
+type Place struct {
+	Source       string // the file's name, or that of the setting; "" for a default
+	Line, Column int    // from 1, in characters; 0 for a setting
+}
+
+// place is where a token begins. The library counts a tab after a colon too
+// little, so what is found there is looked for on the rest of the line.
+func (d *decoder) place(t *token.Token) Place {
+	if t == nil || t.Position == nil {
+		return d.places[""]
+	}
+	line := min(max(t.Position.Line, 1), len(d.lines))
+	text := []rune(d.lines[line-1])
+	column := min(max(t.Position.Column, 1), len(text)+1)
+	rest := string(text[column-1:])
+	start, _, _ := strings.Cut(strings.TrimSpace(t.Origin), "\n")
+	if i := strings.Index(rest, start); i > 0 {
+		column += utf8.RuneCountInString(rest[:i])
+	}
+	return Place{d.file, line, column}
+}
+
+// begin is the first token of a node; that of a block mapping, in the library,
+// is the colon after its first key.
+func begin(n ast.Node) *token.Token {
+	if n == nil {
+		return nil
+	}
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return begin(m.Values[0].Key)
+	}
+	return n.GetToken()
+}
+
+// isText reports whether the file is UTF-8 without control characters, which
+// the library would take.
+func (d *decoder) isText() bool {
+	unreadable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) && r != '\t' }
+	for i, line := range d.lines {
+		if j := strings.IndexFunc(line, unreadable); j >= 0 {
+			at := Place{d.file, i + 1, utf8.RuneCountInString(line[:j]) + 1}
+			d.fail("", at, "this is no UTF-8 text, or a control character; save the file as UTF-8")
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,154 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A scalar is a single value as it was written.
+type scalar struct {
+	text string
+	kind kind
+}
+
+type kind int
+
+const (
+	plain   kind = iota // without quotes, and text all the same
+	quoted              // text, whatever it looks like
+	number              // what YAML takes for a number or a bool
+	outside             // not from YAML, so that it may be anything
+)
+
+// setScalar gives v the value that s means to a key of v's type.
+func setScalar(v reflect.Value, option string, s scalar) error {
+	switch target := v.Addr().Interface().(type) {
+	case *time.Duration:
+		return set(target, s.text, parseDuration)
+	case *netip.Prefix:
+		return set(target, s.text, parsePrefix)
+	case encoding.TextUnmarshaler:
+		return target.UnmarshalText([]byte(s.text))
+	case *int64:
+		if option == "size" {
+			return set(target, s.text, parseSize)
+		}
+	}
+	isText := v.Kind() == reflect.String
+	switch {
+	case isText && s.kind == number:
+		return fmt.Errorf("%s is no text; put it in quotes if it is meant", s.text)
+	case isText:
+		v.SetString(s.text)
+	case s.kind == quoted:
+		return fmt.Errorf("%q is text; write the value without quotes", s.text)
+	case v.Kind() == reflect.Bool:
+		if s.text != "true" && s.text != "false" {
+			return fmt.Errorf("%q is neither true nor false", s.text)
+		}
+		v.SetBool(s.text == "true")
+	case v.CanInt():
+		n, err := strconv.ParseInt(s.text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is no whole number, or too large a one", s.text)
+		}
+		v.SetInt(n)
+	default:
+		panic(fmt.Sprintf("config: no key can be a %s", v.Type()))
+	}
+	return nil
+}
+
+// set leaves target as it was if text cannot be read.
+func set[T any](target *T, text string, parse func(string) (T, error)) error {
+	value, err := parse(text)
+	if err == nil {
+		*target = value
+	}
+	return err
+}
+
+// expand replaces each ${NAME} by the environment variable NAME.
+func expand(s string) (string, error) {
+	var out strings.Builder
+	var errs []string
+	for {
+		before, after, found := strings.Cut(s, "${")
+		out.WriteString(before)
+		if !found {
+			break
+		}
+		name, rest, closed := strings.Cut(after, "}")
+		value, isSet := os.LookupEnv(name)
+		if !closed {
+			errs = append(errs, "${ has no } after it")
+		} else if !isSet {
+			errs = append(errs, fmt.Sprintf("the environment variable %s is not set", name))
+		}
+		out.WriteString(value)
+		s = rest
+	}
+	if errs != nil {
+		return "", errors.New(strings.Join(errs, ", and "))
+	}
+	return out.String(), nil
+}
+
+// parseDuration reads a duration of Go that may begin with days, as in
+// 1d12h. Zero is none.
+func parseDuration(text string) (time.Duration, error) {
+	var days, rest time.Duration
+	var err error
+	before, after, found := strings.Cut(text, "d")
+	if found {
+		days, err = time.ParseDuration(before + "h")
+	} else {
+		after = text
+	}
+	if err == nil && (after != "" || !found) {
+		rest, err = time.ParseDuration(after)
+	}
+	switch {
+	case err != nil || strings.ContainsAny(before, "hmsnuµμ") && found:
+		return 0, fmt.Errorf("%q is no duration, or too long a one; write a number and a unit, as in 500ms, 30s, 5m, 1h30m or 7d", text)
+	case days < 0 || rest < 0 || days+rest == 0:
+		return 0, fmt.Errorf("%q is not more than zero", text)
+	case days > (math.MaxInt64-rest)/24:
+		return 0, fmt.Errorf("%q is too long", text)
+	}
+	return days*24 + rest, nil
+}
+
+func parseSize(text string) (int64, error) {
+	digits, shift := text, 0
+	for unit, bits := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30} {
+		if before, found := strings.CutSuffix(text, unit); found {
+			digits, shift = strings.TrimRight(before, " "), bits
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is no size, or too large a one; write bytes, or a number of KiB, MiB or GiB, as in 64MiB", text)
+	}
+	return n << shift, nil
+}
+
+// parsePrefix takes a single address too, as a network of its own.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return prefix, fmt.Errorf("%q is no network; write it as in 10.0.0.0/8 or ::1/128", text)
+	}
+	return prefix.Masked(), nil
+}
