@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// checkFlags are the flags of check alone.
+type checkFlags struct {
+	agents []string
+	robots string // file; "-" is standard input
+	json   bool
+	fresh  bool
+}
+
+func checkCommand() *cobra.Command {
+	var flags checkFlags
+	cmd := &cobra.Command{
+		Use:   "check [flags] URL...",
+		Short: "Say for each URL whether it may be fetched and why",
+		Long: `Say for each URL whether it may be fetched and why, by the live robots.txt or
+by a file. Exit code: 0 every URL is allowed, 1 some URL is disallowed, 2 a URL,
+file or flag is bad.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	addSettings(cmd, commonSettings...)
+	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot; repeat for one bot's tokens, most specific first")
+	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if what is known of it is still fresh")
+	cmd.RunE = runs(func(cmd *cobra.Command, urls []string) error {
+		if flags.robots != "" && flags.fresh {
+			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}
+		}
+		base := config.Default()
+		base.Log.Level = "error" // the verdicts are what this command has to say
+		cfg, err := loadConfig(cmd, base, commonSettings...)
+		if err != nil {
+			return err
+		}
+		return check(cmd, cfg, flags, urls)
+	})
+	return cmd
+}
+
+// check prints a verdict for each URL.
+func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []string) error {
+	g, closer, err := checkGate(cmd, cfg, flags)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+
+	code := exitDone
+	for _, url := range urls {
+		target, err := robots.ParseTarget(url)
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %v\n", url, err)
+			code = exitUsage
+			continue
+		}
+		v, err := g.Decide(cmd.Context(), gate.Ask{URL: url, Target: target, Agents: flags.agents})
+		if err != nil {
+			return err
+		}
+		if err := printVerdict(cmd.OutOrStdout(), v, flags); err != nil {
+			return err
+		}
+		if v.Judgment != gate.Allowed {
+			code = max(code, exitFailed)
+		}
+	}
+	if code != exitDone {
+		return exit{code: code}
+	}
+	return nil
+}
+
+// checkGate is the gate of the proxy over the file that the flags name, or over
+// the live robots.txt files.
+func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, io.Closer, error) {
+	rules := gate.Rules{DefaultIdentity: cfg.DefaultIdentity}
+	if flags.robots != "" {
+		body, err := readRobots(flags.robots, cmd.InOrStdin())
+		if err != nil {
+			return nil, nil, exit{exitUsage, err}
+		}
+		given := &policy.Policy{
+			Outcome: policy.Rules,
+			File:    robots.Parse(robots.Cut(body, cfg.Robots.MaxBytes)),
+		}
+		return gate.New(rules, policiesFunc(func(context.Context, robots.Origin) (*policy.Policy, error) {
+			return given, nil
+		}), zerolog.Nop(), nil), closer(func() {}), nil
+	}
+	h, err := openHouse(cmd.Context(), cfg, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	return gate.New(rules, livePolicies(h.keeper, flags.fresh), h.log, nil), h, nil
+}
+
+// policiesFunc is a source of policies. Fetches for check go by the program's
+// own name, so the bot's is ignored.
+type policiesFunc func(context.Context, robots.Origin) (*policy.Policy, error)
+
+func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, _ string) (*policy.Policy, error) {
+	return f(ctx, origin)
+}
+
+// livePolicies asks the keeper: with fresh, once for each origin whatever the
+// keeper knows of it.
+func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
+	fetched := map[robots.Origin]bool{}
+	return func(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
+		if fresh && !fetched[origin] {
+			fetched[origin] = true
+			return keeper.Fresh(ctx, origin, "")
+		}
+		return keeper.Policy(ctx, origin, "")
+	}
+}
+
+func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
+	if flags.json {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(v)
+	}
+	if flags.robots != "" {
+		v.RobotsURL = flags.robots
+	}
+	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, v.Agent, v.Why())
+	return err
+}
+
+func readRobots(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		body, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("reading robots.txt from standard input: %w", err)
+		}
+		return body, nil
+	}
+	body, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading robots.txt: %w", err)
+	}
+	return body, nil
+}

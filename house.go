@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/config"
+	"robotsproxy/proxy"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store"
+)
+
+// house is what serve and check share: all that it takes to know what an origin
+// allows.
+type house struct {
+	log       zerolog.Logger
+	metrics   *prometheus.Registry
+	transport *proxy.Transport
+	keeper    *policy.Keeper
+
+	closers []io.Closer // closed in reverse
+}
+
+// openHouse opens all that cfg names. The caller closes it.
+func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *house, err error) {
+	h := &house{metrics: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	h.metrics.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	var logFile io.Closer
+	if h.log, logFile, err = openLog(cfg.Log, stderr); err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, logFile)
+
+	folder, err := cfg.DataFolder()
+	if err != nil {
+		return nil, err
+	}
+	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, h.log)
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, policies)
+
+	if h.transport, err = proxy.NewTransport(cfg.Upstream); err != nil {
+		return nil, err
+	}
+	version, _ := buildVersion()
+	h.keeper, err = policy.NewKeeper(policy.Setup{
+		Options:   cfg.Robots,
+		Memory:    cfg.Cache.Memory,
+		Store:     policies,
+		Transport: h.transport,
+		UserAgent: "robotsproxy/" + version,
+		Log:       h.log,
+		Metrics:   h.metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the policy cache: %w", err)
+	}
+	h.closers = append(h.closers, closer(h.keeper.Close), closer(h.transport.CloseIdleConnections))
+	return h, nil
+}
+
+// Close ends what openHouse began, in reverse.
+func (h *house) Close() error {
+	var errs []error
+	for i := len(h.closers) - 1; i >= 0; i-- {
+		errs = append(errs, h.closers[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+type closer func()
+
+func (c closer) Close() error {
+	c()
+	return nil
+}

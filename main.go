@@ -1,0 +1,98 @@
+// Command robotsproxy is a forward proxy that makes any bot obey robots.txt
+// without changing the bot.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+)
+
+func main() {
+	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // a setting of the library's: for the whole process or not at all
+	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// The exit codes that every command shares.
+const (
+	exitDone   = 0
+	exitFailed = 1 // while running
+	exitUsage  = 2 // bad usage or configuration
+)
+
+// exit is an error that names its exit code. One without a message has been
+// told already.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e exit) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e exit) Unwrap() error { return e.err }
+
+// execute runs one command line and returns its exit code.
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "robotsproxy",
+		Short:         "A forward proxy that makes any bot obey robots.txt",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			cmd.Help()
+			return exit{code: exitUsage}
+		},
+	}
+	root.AddCommand(serveCommand(), checkCommand(), validateCommand(), caCommand(), versionCommand())
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	var (
+		e   exit
+		bad config.Errors
+	)
+	switch {
+	case errors.As(err, &bad): // each line says where it is
+		fmt.Fprintln(stderr, bad)
+		return exitUsage
+	case errors.As(err, &e):
+		if e.err != nil {
+			fmt.Fprintf(stderr, "robotsproxy: %v\n", e.err)
+		}
+		return e.code
+	}
+	// What is left are cobra's own errors: unknown commands, flags, arguments.
+	fmt.Fprintf(stderr, "robotsproxy: %v\nTry: %s --help\n", err, cmd.CommandPath())
+	return exitUsage
+}
+
+// runs adapts what a command does to cobra: an error that names no exit code is
+// a failure while running.
+func runs(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := do(cmd, args)
+		if err == nil || errors.As(err, new(exit)) || errors.As(err, new(config.Errors)) {
+			return err
+		}
+		return exit{exitFailed, err}
+	}
+}

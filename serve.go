@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"robotsproxy/config"
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/admin"
+	"robotsproxy/proxy/gate"
+)
+
+func serveCommand() *cobra.Command {
+	settings := append(listenSettings, commonSettings...)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the proxy until SIGINT or SIGTERM",
+		Args:  cobra.NoArgs,
+	}
+	addSettings(cmd, settings...)
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadConfig(cmd, config.Default(), settings...)
+		if err != nil {
+			return err
+		}
+		return serve(cmd, cfg)
+	})
+	return cmd
+}
+
+// serve runs the proxy and the admin server until a signal comes or one of them
+// fails.
+func serve(cmd *cobra.Command, cfg config.Config) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	ca, err := openCA(cfg)
+	if err != nil {
+		return err
+	}
+	h, err := openHouse(ctx, cfg, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for _, warning := range ca.Warnings() {
+		h.log.Warn().Msg(warning)
+	}
+
+	g := gate.New(gate.Rules{DefaultIdentity: cfg.DefaultIdentity, Decisions: cfg.Log.Decisions}, h.keeper, h.log, h.metrics)
+	server := proxy.New(proxy.Options{
+		Name:    cfg.Name,
+		Clients: cfg.Clients,
+		Via:     cfg.Upstream.Via,
+		Limits:  cfg.Limits,
+	}, g, ca, h.transport, h.log, h.metrics)
+
+	listener, err := listen(cfg.Listen, "--listen")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+
+	var ready atomic.Bool
+	var group errgroup.Group
+	adminServer := &http.Server{
+		Handler: admin.New(admin.Setup{
+			Listen:  cfg.AdminListen,
+			Gate:    g,
+			Known:   h.keeper,
+			CA:      ca.PEM(),
+			Metrics: h.metrics,
+			Ready:   ready.Load,
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	started := h.log.Info().Str("listen", listener.Addr().String())
+	failed := make(chan struct{}, 2)
+	run := func(serve func() error) {
+		group.Go(func() error {
+			err := serve()
+			failed <- struct{}{}
+			return err
+		})
+	}
+	if cfg.AdminListen != "" {
+		adminListener, err := listen(cfg.AdminListen, "--admin-listen")
+		if err != nil {
+			return err
+		}
+		started.Str("admin_listen", adminListener.Addr().String())
+		run(func() error {
+			if err := adminServer.Serve(adminListener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serving the admin server: %w", err)
+			}
+			return nil
+		})
+	}
+	run(func() error { return server.Serve(listener) })
+	ready.Store(true)
+	version, _ := buildVersion()
+	started.Str("name", cfg.Name).Str("version", version).Msg("serving")
+
+	select {
+	case <-ctx.Done():
+	case <-failed:
+	}
+	ready.Store(false)
+	stop() // a second signal ends the process at once
+	h.log.Info().Stringer("shutdown_grace", cfg.ShutdownGrace).Msg("stopping: requests in flight may end")
+	grace, cancel := context.WithTimeout(context.Background(), cfg.ShutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		h.log.Warn().Err(err).Msg("requests were broken off: shutdown_grace is over")
+	}
+	adminServer.Close()
+	return group.Wait()
+}
+
+func listen(address, flag string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, flag)
+	}
+	return l, nil
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+)
+
+func validateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate --config FILE",
+		Short: "Say what is wrong with a configuration",
+		Args:  cobra.NoArgs,
+	}
+	addSettings(cmd)
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		file, _, given := lookup(cmd, configFlag)
+		if !given {
+			return exit{exitUsage, errors.New("no configuration to validate; name one with --config FILE")}
+		}
+		if _, err := loadConfig(cmd, config.Default()); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", file)
+		return nil
+	})
+	return cmd
+}
