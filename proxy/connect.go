@@ -53,6 +53,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.intercept(r.Context(), t)
 	case protocolHTTP:
 		t.origin = plain
+		conn.SetDeadline(time.Time{})
 		s.inside.hand(t)
 	default:
 		s.log.Info().Stringer("client", clientOf(r)).Str("host", authority).
@@ -69,6 +70,7 @@ func (s *Server) intercept(ctx context.Context, t *tunnel) {
 		conn.Close()
 		return
 	}
+	t.SetDeadline(time.Time{})
 	s.inside.hand(conn)
 }
 

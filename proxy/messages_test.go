@@ -205,6 +205,32 @@ func TestPiecesAreStreamed(t *testing.T) {
 	})
 }
 
+// The bound on a header's arrival bounds nothing that comes after it.
+func TestBodyThatTakesLongerThanAHeaderMay(t *testing.T) {
+	const bound = 100 * time.Millisecond
+	w := newWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = bound })
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		for range 4 {
+			io.WriteString(w, "piece")
+			w.(http.Flusher).Flush()
+			time.Sleep(bound / 2)
+		}
+	}
+	plain, secure := w.origin("http", slow), w.origin("https", slow)
+	tunnel := w.tunnel(plain.host())
+	tunnel.send("GET /slow HTTP/1.1\r\nHost: " + plain.host() + "\r\n\r\n")
+	if _, body := tunnel.response("GET"); len(body) != 20 {
+		t.Errorf("plain HTTP in a tunnel: %q", body)
+	}
+	for _, version := range []string{"h1", "h2"} {
+		for _, o := range []*origin{plain, secure} {
+			if _, body := get(t, w.client(version), o.URL+"/slow"); len(body) != 20 {
+				t.Errorf("%s, %s: %q", o.URL, version, body)
+			}
+		}
+	}
+}
+
 func TestTrailers(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
