@@ -1,0 +1,83 @@
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/certs"
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// BenchmarkRequest is a request for 1 KiB over kept-alive connections, client
+// and origin included: by this proxy, and by the least that net/http needs.
+func BenchmarkRequest(b *testing.B) {
+	page := strings.Repeat("x", 1024)
+	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
+	defer o.Close()
+	target, _ := url.Parse(o.URL)
+
+	b.Run("by=robotsproxy", func(b *testing.B) {
+		transport, err := proxy.NewTransport(proxy.DefaultUpstream())
+		if err != nil {
+			b.Fatal(err)
+		}
+		ca, err := certs.Open(certs.Options{}, b.TempDir())
+		if err != nil {
+			b.Fatal(err)
+		}
+		rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
+		policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
+		server := proxy.New(proxy.Options{Name: "bench", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+			gate.New(gate.Rules{}, policies, zerolog.New(io.Discard), nil), ca, transport, zerolog.Nop(), nil)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		ask(b, l.Addr().String(), o.URL+"/public/page")
+		server.Shutdown(context.Background())
+		<-served
+	})
+	b.Run("by=reverseproxy", func(b *testing.B) {
+		server := httptest.NewServer(&httputil.ReverseProxy{
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256},
+		})
+		defer server.Close()
+		ask(b, server.Listener.Addr().String(), o.URL+"/public/page")
+	})
+}
+
+// ask is b's work: many at once ask for a page through a proxy.
+func ask(b *testing.B, proxyAddr, page string) {
+	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxyAddr}), MaxIdleConnsPerHost: 256}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			resp, err := client.Get(page)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	})
+	b.StopTimer()
+}
