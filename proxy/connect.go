@@ -18,9 +18,16 @@ type tunnel struct {
 	net.Conn
 	first  *bufio.Reader
 	origin robots.Origin // what CONNECT named, by the scheme that is spoken inside
+	alert  *alertWatch   // while the TLS handshake lasts
 }
 
-func (t *tunnel) Read(p []byte) (int, error) { return t.first.Read(p) }
+func (t *tunnel) Read(p []byte) (int, error) {
+	n, err := t.first.Read(p)
+	if t.alert != nil {
+		t.alert.see(p[:n])
+	}
+	return n, err
+}
 
 // connect opens a tunnel and hands it to the inner server. goproxy has no part
 // in it: it would lose a ClientHello that comes in one packet with the CONNECT.
@@ -65,11 +72,13 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 // intercept ends the client's TLS with a certificate of the local CA.
 func (s *Server) intercept(ctx context.Context, t *tunnel) {
 	conn := tls.Server(t, s.tls)
+	t.alert = &alertWatch{}
 	if err := conn.HandshakeContext(ctx); err != nil {
 		s.distrust.note(t, err)
 		conn.Close()
 		return
 	}
+	t.alert = nil
 	t.SetDeadline(time.Time{})
 	s.inside.hand(conn)
 }

@@ -38,7 +38,7 @@ func newDistrust(log zerolog.Logger, metrics prometheus.Registerer) *distrust {
 func (d *distrust) note(t *tunnel, err error) {
 	d.failures.Inc()
 	client, _, _ := net.SplitHostPort(t.RemoteAddr().String())
-	if !saysUntrusted(err) {
+	if !saysUntrusted(err) && !t.alert.saysUntrusted() {
 		d.log.Debug().Err(err).Str("client", client).Stringer("origin", t.origin).Msg("TLS handshake with a client failed")
 		return
 	}
@@ -68,6 +68,36 @@ func saysUntrusted(err error) bool {
 		if strings.HasSuffix(err.Error(), alert) {
 			return true
 		}
+	}
+	return false
+}
+
+// alertWatch remembers the last octets that a client sent. A client that uses
+// OpenSSL refuses a certificate by an alert that is not encrypted yet, where
+// crypto/tls expects one that is: all that it can tell is "bad record MAC".
+type alertWatch struct {
+	last [7]byte // as long as the record of such an alert
+}
+
+func (a *alertWatch) see(p []byte) {
+	if n := len(p); n < len(a.last) {
+		copy(a.last[:], a.last[n:])
+		copy(a.last[len(a.last)-n:], p)
+	} else {
+		copy(a.last[:], p[n-len(a.last):])
+	}
+}
+
+// saysUntrusted recognises the record of a fatal alert that refuses a
+// certificate (RFC 8446 5.1, 6.2).
+func (a *alertWatch) saysUntrusted() bool {
+	const alert, fatal = 21, 2
+	if a.last[0] != alert || a.last[1] != 3 || a.last[3] != 0 || a.last[4] != 2 || a.last[5] != fatal {
+		return false
+	}
+	switch a.last[6] {
+	case 42, 43, 46, 48: // bad, unsupported or unknown certificate, unknown CA
+		return true
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -253,6 +254,23 @@ func TestClientThatDistrustsTheCA(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(w.metrics, "robotsproxy_client_tls_failures_total"); n != 1 {
 		t.Error("failed handshakes are not counted")
+	}
+}
+
+// OpenSSL's way to say so is another one than Go's.
+func TestCurlThatDistrustsTheCA(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is missing: install curl")
+	}
+	w := newWorld(t)
+	for _, version := range []string{"1.2", "1.3"} {
+		host := "tls" + version + ".example.com"
+		cmd := exec.Command(curl, "-sS", "--noproxy", "", "-x", "http://"+w.addr, "--tls-max", version, "https://"+host+"/")
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Fatalf("curl without the CA trusts the proxy: %s", out)
+		}
+		w.log.wait(t, `"level":"warn"`, "does not trust", host)
 	}
 }
 
