@@ -79,8 +79,10 @@ func (s *Server) response(r *http.Request, a answer) *http.Response {
 	}
 }
 
-// answer writes an answer where goproxy has no part.
+// answer writes an answer where goproxy has no part: to a request that never
+// came as far as the gate.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer) {
+	s.log.Debug().Stringer("client", clientOf(r)).Str("method", r.Method).Int("status", a.status).Msg(a.details)
 	resp := s.response(r, a)
 	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)

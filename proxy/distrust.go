@@ -43,7 +43,7 @@ func (d *distrust) note(t *tunnel, err error) {
 		return
 	}
 	if d.first(client + " " + t.origin.Host) {
-		d.log.Warn().Err(err).Str("client", client).Str("host", t.origin.Host).
+		d.log.Warn().Str("client", client).Str("host", t.origin.Host).
 			Msg("the client does not trust this proxy's CA: let it trust the certificate that `robotsproxy ca --path` names (curl: CURL_CA_BUNDLE, Python: REQUESTS_CA_BUNDLE and SSL_CERT_FILE, Node: NODE_EXTRA_CA_CERTS)")
 	}
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -41,10 +42,13 @@ func (l goproxyLog) Printf(format string, v ...any) {
 type exchange struct {
 	target  robots.Target
 	passage *gate.Passage // nil until the gate has judged
+	failed  error         // why there is no response
 	cut     error         // why the response's body ended before its end
 }
 
 type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
 // forward leads a request to the gate and, if it may pass, to its origin. Every
 // door ends here.
@@ -62,7 +66,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.T
 		}
 		rw.end()
 		if x.passage != nil {
-			x.passage.Done(rw.status, rw.bytes)
+			x.passage.Done(rw.status, rw.bytes, cmp.Or(x.failed, x.cut))
 		}
 		if cause != nil || x.cut != nil {
 			// The status has been sent, so the only way left to say that the
@@ -97,7 +101,7 @@ func outgoing(r *http.Request, x *exchange) *http.Request {
 // admit is goproxy's request handler: it refuses a request, or makes it ready
 // for its origin.
 func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-	x := r.Context().Value(exchangeKey{}).(*exchange)
+	x := exchangeOf(r)
 	if passedBy(r.Header, s.opts.Name) {
 		return r, s.response(r, answer{
 			status:  http.StatusBadGateway,
@@ -138,7 +142,7 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	resp, err := s.transport.RoundTrip(r)
 	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &watchedBody{resp.Body, r.Context().Value(exchangeKey{}).(*exchange)}
+		resp.Body = &watchedBody{resp.Body, exchangeOf(r)}
 	}
 	return resp, err
 }
@@ -146,6 +150,7 @@ func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response
 // deliver is goproxy's response handler. resp is nil where upstream gave none.
 func (s *Server) deliver(resp *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
 	if resp == nil {
+		exchangeOf(ctx.Req).failed = ctx.Error
 		return s.response(ctx.Req, failure(ctx.Error))
 	}
 	if ctx.RoundTripper == nil { // an answer of the proxy's own

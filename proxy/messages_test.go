@@ -445,6 +445,7 @@ func TestUpstreamFailures(t *testing.T) {
 		if got := shape(resp); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
+		w.log.wait(t, `"message":"request"`, path, `"error":"`)
 	}
 	close(hang)
 	o.Close()

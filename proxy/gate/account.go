@@ -53,8 +53,9 @@ func newAccount(log zerolog.Logger, metrics prometheus.Registerer) account {
 }
 
 // Done ends a passage: status and bytes are those of the response as the client
-// got it.
-func (p *Passage) Done(status int, bytes int64) {
+// got it, failure says why the origin gave none or only a part; nil if it gave
+// all.
+func (p *Passage) Done(status int, bytes int64, failure error) {
 	a := &p.gate.account
 	took := p.gate.now().Sub(p.asked)
 	a.requests.WithLabelValues(p.Identity, string(p.Judgment), string(p.Reason)).Inc()
@@ -81,6 +82,9 @@ func (p *Passage) Done(status int, bytes int64) {
 	}
 	if p.RobotsSHA256 != "" {
 		line.Str("robots_sha256", p.RobotsSHA256)
+	}
+	if failure != nil {
+		line.Str("error", failure.Error())
 	}
 	line.Int("status", status).
 		Int64("bytes", bytes).

@@ -210,7 +210,7 @@ func TestAccount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Done(200, 12)
+			p.Done(200, 12, nil)
 		}
 		if got := strings.Count(log.String(), `"message":"request"`); got != want {
 			t.Errorf("decisions %q: %d lines, want %d:\n%s", decisions, got, want, &log)
@@ -234,7 +234,7 @@ func TestDecisionLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Done(403, 321)
+	p.Done(403, 321, errors.New("why"))
 	var line map[string]any
 	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestDecisionLine(t *testing.T) {
 	for field, want := range map[string]any{
 		"message": "request", "client": "192.0.2.1", "identity": "default", "agent": "ExampleBot", "method": "GET",
 		"url": "https://example.com/private/a", "verdict": "disallowed", "reason": "rule", "rule": "Disallow: /private/", "line": 4.0,
-		"robots_sha256": "abc", "status": 403.0, "bytes": 321.0,
+		"robots_sha256": "abc", "status": 403.0, "error": "why", "bytes": 321.0,
 	} {
 		if line[field] != want {
 			t.Errorf("%s is %v, want %v", field, line[field], want)
