@@ -58,10 +58,12 @@ file or flag is bad.`,
 // check prints a verdict for each URL.
 func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []string) error {
 	g, closer, err := checkGate(cmd, cfg, flags)
+	if closer != nil {
+		defer closer.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer closer.Close()
 
 	code := exitDone
 	for _, url := range urls {
@@ -91,7 +93,7 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 // checkGate is the gate of the proxy over the file that the flags name, or over
 // the live robots.txt files.
 func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, io.Closer, error) {
-	rules := gate.Rules{DefaultIdentity: cfg.DefaultIdentity}
+	rules := cfg.Rules()
 	if flags.robots != "" {
 		body, err := readRobots(flags.robots, cmd.InOrStdin())
 		if err != nil {
@@ -101,15 +103,18 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 			Outcome: policy.Rules,
 			File:    robots.Parse(robots.Cut(body, cfg.Robots.MaxBytes)),
 		}
-		return gate.New(rules, policiesFunc(func(context.Context, robots.Origin) (*policy.Policy, error) {
+		rules.Overrides = nil // the file is what shall be judged by
+		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin) (*policy.Policy, error) {
 			return given, nil
-		}), zerolog.Nop(), nil), closer(func() {}), nil
+		}), zerolog.Nop(), nil)
+		return g, closer(func() {}), err
 	}
 	h, err := openHouse(cmd.Context(), cfg, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	return gate.New(rules, livePolicies(h.keeper, flags.fresh), h.log, nil), h, nil
+	g, err := gate.New(rules, livePolicies(h.keeper, flags.fresh), h.log, nil)
+	return g, h, err
 }
 
 // policiesFunc is a source of policies. Fetches for check go by the program's

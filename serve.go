@@ -58,7 +58,10 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		h.log.Warn().Msg(warning)
 	}
 
-	g := gate.New(gate.Rules{DefaultIdentity: cfg.DefaultIdentity, Decisions: cfg.Log.Decisions}, h.keeper, h.log, h.metrics)
+	g, err := gate.New(cfg.Rules(), h.keeper, h.log, h.metrics)
+	if err != nil {
+		return err
+	}
 	server := proxy.New(proxy.Options{
 		Name:    cfg.Name,
 		Clients: cfg.Clients,

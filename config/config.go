@@ -32,8 +32,10 @@ type Config struct {
 	Log             Log               `yaml:"log"`
 	Clients         proxy.Clients     `yaml:"clients"`
 	HTTPS           HTTPS             `yaml:"https"`
+	Identities      []identity.Entry  `yaml:"identities"`
 	DefaultIdentity identity.Identity `yaml:"default_identity"`
 	Robots          policy.Options    `yaml:"robots"`
+	Overrides       []gate.Override   `yaml:"overrides"`
 	Cache           Cache             `yaml:"cache"`
 	Upstream        proxy.Upstream    `yaml:"upstream"`
 	Limits          proxy.Limits      `yaml:"limits"`
@@ -102,13 +104,49 @@ func (c Config) Validate() error {
 	}
 	errs = append(errs, c.validateListeners())
 	for _, f := range fields(reflect.ValueOf(c)) {
-		if section, ok := f.value.Interface().(interface{ Validate() error }); ok {
-			for _, err := range flatten(section.Validate()) {
-				errs = append(errs, fmt.Errorf("%s.%w", f.key, err))
-			}
+		if f.value.Kind() != reflect.Slice {
+			errs = append(errs, validateSection(f.key, f.value))
+			continue
+		}
+		for i := range f.value.Len() {
+			errs = append(errs, validateSection(fmt.Sprintf("%s[%d]", f.key, i), f.value.Index(i)))
+		}
+	}
+	return errors.Join(append(errs, c.validateNames())...)
+}
+
+func validateSection(key string, v reflect.Value) error {
+	section, ok := v.Interface().(interface{ Validate() error })
+	if !ok {
+		return nil
+	}
+	var errs []error
+	for _, err := range flatten(section.Validate()) {
+		errs = append(errs, fmt.Errorf("%s.%w", key, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) validateNames() error {
+	var errs []error
+	first := map[string]int{}
+	for i, e := range c.Identities {
+		if at, again := first[e.Name]; again && e.Name != "" {
+			errs = append(errs, fmt.Errorf("identities[%d].name: identities[%d] is called %s too; choose another name", i, at, e.Name))
+		} else {
+			first[e.Name] = i
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Rules are what the gate judges by.
+func (c Config) Rules() gate.Rules {
+	return gate.Rules{
+		Identities: identity.Table{Entries: c.Identities, Default: c.DefaultIdentity},
+		Overrides:  c.Overrides,
+		Decisions:  c.Log.Decisions,
+	}
 }
 
 func (c Config) validateListeners() error {

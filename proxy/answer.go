@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,7 +20,8 @@ type answer struct {
 	status  int
 	kind    string // error type of RFC 9209 2.3
 	details string // what happened: one line
-	advice  string // for people: what to do, or the whole story
+	advice  string // what to do about it; may be empty
+	verdict *gate.Verdict
 	header  http.Header
 }
 
@@ -27,44 +30,35 @@ func badRequest(status int, details string) answer {
 	return answer{status: status, kind: "http_request_error", details: details}
 }
 
-// refusal tells a client what robots.txt says. Its text has a line for all that
-// somebody needs to look the rule up.
+// refusal tells a client what robots.txt says.
 func refusal(v *gate.Verdict, now time.Time) answer {
 	a := answer{
 		status:  http.StatusForbidden,
 		kind:    "http_request_denied",
 		details: "robots.txt: " + v.Why(),
+		verdict: v,
 		header:  http.Header{},
 	}
 	if v.Reason == gate.Unreachable && !v.NextTry.IsZero() {
-		seconds := int64(v.NextTry.Sub(now)/time.Second) + 1
-		a.header.Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
+		seconds := math.Ceil(v.NextTry.Sub(now).Seconds())
+		a.header.Set("Retry-After", strconv.Itoa(int(max(seconds, 1))))
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "URL:        %s\n", v.URL)
-	fmt.Fprintf(&b, "Agent:      %s\n", v.Agent)
-	fmt.Fprintf(&b, "robots.txt: %s\n", v.RobotsURL)
-	if v.Rule != "" {
-		fmt.Fprintf(&b, "Line %d:    %s\n", v.Line, v.Rule)
-	}
-	a.advice = b.String()
 	return a
 }
 
-// response gives an answer the form that goproxy takes.
+// response gives an answer the form that goproxy takes, in the format that the
+// request accepts.
 func (s *Server) response(r *http.Request, a answer) *http.Response {
+	contentType, body := a.render(s.opts.Name, formatFor(r.Header))
 	h := a.header
 	if h == nil {
 		h = http.Header{}
 	}
-	text := fmt.Sprintf("%d %s: %s\n", a.status, http.StatusText(a.status), a.details)
-	if a.advice != "" {
-		text += "\n" + strings.TrimSuffix(a.advice, "\n") + "\n"
-	}
 	h.Set("Proxy-Status", proxyStatus(s.opts.Name, a.kind, a.details))
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	return &http.Response{
 		StatusCode:    a.status,
@@ -73,11 +67,14 @@ func (s *Server) response(r *http.Request, a answer) *http.Response {
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        h,
-		Body:          io.NopCloser(strings.NewReader(text)),
-		ContentLength: int64(len(text)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
 		Request:       r,
 	}
 }
+
+// pagePolicy lets the pages of the proxy's own load and run nothing.
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'"
 
 // answer writes an answer where goproxy has no part: to a request that never
 // came as far as the gate.

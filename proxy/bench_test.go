@@ -39,8 +39,12 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
 		policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
+		g, err := gate.New(gate.Rules{}, policies, zerolog.New(io.Discard), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
 		server := proxy.New(proxy.Options{Name: "bench", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
-			gate.New(gate.Rules{}, policies, zerolog.New(io.Discard), nil), ca, transport, zerolog.Nop(), nil)
+			g, ca, transport, zerolog.Nop(), nil)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 )
 
@@ -18,6 +19,7 @@ type tunnel struct {
 	net.Conn
 	first  *bufio.Reader
 	origin robots.Origin // what CONNECT named, by the scheme that is spoken inside
+	user   string        // whom the CONNECT came from, by its Proxy-Authorization
 	alert  *alertWatch   // while the TLS handshake lasts
 }
 
@@ -53,7 +55,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	t := &tunnel{Conn: conn, first: rw.Reader}
+	t := &tunnel{Conn: conn, first: rw.Reader, user: proxyUser(r.Header)}
 	switch speaks(t.first) {
 	case protocolTLS:
 		t.origin = secure
@@ -132,6 +134,18 @@ func withTunnel(ctx context.Context, conn net.Conn) context.Context {
 		conn = c.NetConn()
 	}
 	return context.WithValue(ctx, tunnelKey{}, conn.(*tunnel))
+}
+
+// askerOf is what is known of who sent a request. In a tunnel, it is the CONNECT
+// that says who its user is.
+func askerOf(r *http.Request) identity.Asker {
+	a := identity.Asker{Addr: clientOf(r), Header: r.Header}
+	if t, ok := r.Context().Value(tunnelKey{}).(*tunnel); ok {
+		a.User = t.user
+	} else {
+		a.User = proxyUser(r.Header)
+	}
+	return a
 }
 
 // protocol is what a client speaks in a tunnel.

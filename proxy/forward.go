@@ -111,11 +111,10 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 		})
 	}
 	passage, err := s.gate.Admit(r.Context(), gate.Ask{
-		URL:       x.target.String(),
-		Target:    x.target,
-		UserAgent: r.UserAgent(),
-		Client:    clientOf(r).String(),
-		Method:    r.Method,
+		URL:    x.target.String(),
+		Target: x.target,
+		Asker:  askerOf(r),
+		Method: r.Method,
 	})
 	if err != nil { // the client has left, or the proxy is being stopped
 		return r, s.response(r, answer{status: http.StatusServiceUnavailable, kind: "proxy_internal_error", details: err.Error()})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/identity"
 )
 
 // both runs a test over HTTP/1.1 and HTTP/2 to the client.
@@ -467,7 +468,7 @@ func shape(resp *http.Response) string {
 // be had, so nothing of it is allowed; an excepted one is not verified.
 func TestOriginsAreVerified(t *testing.T) {
 	for _, insecure := range [][]string{nil, {"127.0.0.?"}, {"*.example.com"}} {
-		w := newWorld(t, func(s *settings) { s.upstream.CAFile, s.upstream.Insecure = "", insecure })
+		w := newWorld(t, func(s *settings) { s.upstream.CAFile, s.upstream.Insecure = "", hosts(insecure) })
 		o := w.origin("https", nil)
 		resp, body := get(t, w.client("h1"), o.URL+"/public")
 		want := 403
@@ -481,6 +482,16 @@ func TestOriginsAreVerified(t *testing.T) {
 			t.Errorf("Retry-After %q, body %s", resp.Header.Get("Retry-After"), body)
 		}
 	}
+}
+
+func hosts(patterns []string) []identity.HostGlob {
+	globs := make([]identity.HostGlob, len(patterns))
+	for i, p := range patterns {
+		if err := globs[i].UnmarshalText([]byte(p)); err != nil {
+			panic(err)
+		}
+	}
+	return globs
 }
 
 // Requests in flight may end while the proxy is being stopped.

@@ -1,11 +1,12 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"time"
+
+	"robotsproxy/proxy/identity"
 )
 
 // Clients says who may use the proxy. In a configuration it is the section
@@ -44,7 +45,7 @@ type Upstream struct {
 	// CAFile holds PEM roots that are trusted besides the system's.
 	CAFile string `yaml:"ca_file,path"`
 	// Insecure holds host globs whose certificates are not verified.
-	Insecure []string `yaml:"insecure"`
+	Insecure []identity.HostGlob `yaml:"insecure"`
 	// ConnectTimeout bounds the dial and the TLS handshake, each.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	// ResponseHeaderTimeout bounds the wait for a response's header, from the
@@ -62,21 +63,15 @@ func DefaultUpstream() Upstream {
 	}
 }
 
-// Validate reports what is wrong with u. Every error begins with the key that
-// it is about.
+// Validate reports what is wrong with u. The error begins with the key that it is
+// about.
 func (u Upstream) Validate() error {
-	var errs []error
 	if u.CAFile != "" {
 		if _, err := os.Stat(u.CAFile); err != nil {
-			errs = append(errs, fmt.Errorf("ca_file: %w; name a PEM file that can be read", err))
+			return fmt.Errorf("ca_file: %w; name a PEM file that can be read", err)
 		}
 	}
-	for i, pattern := range u.Insecure {
-		if _, err := hostGlob(pattern); err != nil {
-			errs = append(errs, fmt.Errorf("insecure[%d]: %w", i, err))
-		}
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).

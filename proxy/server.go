@@ -39,6 +39,7 @@ type Server struct {
 	log       zerolog.Logger
 
 	goproxy *goproxy.ProxyHttpServer
+	home    http.Handler
 	outer   *http.Server // what clients connect to
 	inner   *http.Server // what is inside their tunnels
 	inside  *handoff     // leads from outer to inner
@@ -67,6 +68,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 		distrust: newDistrust(log, metrics),
 	}
 	s.goproxy = s.newForwarder()
+	s.home = s.newHome()
 	s.tls = &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
@@ -163,9 +165,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		}
 		s.forward(w, r, target)
 	default:
-		a := badRequest(http.StatusBadRequest, "this is a proxy, not a web server")
-		a.advice = "Name it in the variables http_proxy and https_proxy of a client."
-		s.answer(w, r, a)
+		s.home.ServeHTTP(w, r)
 	}
 }
 

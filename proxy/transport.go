@@ -7,10 +7,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/gobwas/glob"
+	"robotsproxy/proxy/identity"
 )
 
 // Transport is the one way to origins: pages and robots.txt files take it
@@ -19,7 +19,7 @@ import (
 type Transport struct {
 	verifying *http.Transport
 	lenient   *http.Transport
-	insecure  []*glob.Pattern
+	insecure  []identity.HostGlob
 }
 
 // NewTransport makes the transport that opts describe.
@@ -28,14 +28,7 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Transport{verifying: newTransport(opts, &tls.Config{RootCAs: roots})}
-	for _, pattern := range opts.Insecure {
-		host, err := hostGlob(pattern)
-		if err != nil {
-			return nil, err
-		}
-		t.insecure = append(t.insecure, host)
-	}
+	t := &Transport{verifying: newTransport(opts, &tls.Config{RootCAs: roots}), insecure: opts.Insecure}
 	t.lenient = newTransport(opts, &tls.Config{InsecureSkipVerify: true})
 	return t, nil
 }
@@ -83,24 +76,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (t *Transport) excepts(host string) bool {
-	host = strings.ToLower(host)
-	for _, g := range t.insecure {
-		if g.Match(host) {
-			return true
-		}
-	}
-	return false
-}
-
-// hostGlob compiles a glob over host names: * is any run of characters, ? is
-// one, and nothing else is special.
-func hostGlob(pattern string) (*glob.Pattern, error) {
-	literal := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `,`, `\,`)
-	g, err := glob.Compile(literal.Replace(strings.ToLower(pattern)))
-	if err != nil {
-		return nil, fmt.Errorf("%q is no glob over host names: %w", pattern, err)
-	}
-	return g, nil
+	return slices.ContainsFunc(t.insecure, func(g identity.HostGlob) bool { return g.Match(host) })
 }
 
 // CloseIdleConnections closes the connections that no request uses.

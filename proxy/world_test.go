@@ -58,7 +58,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	set := settings{
 		proxy:    proxy.Options{Name: "testproxy", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
 		upstream: proxy.DefaultUpstream(),
-		rules:    gate.Rules{DefaultIdentity: identity.Default()},
+		rules:    gate.Rules{Identities: identity.Table{Default: identity.Default()}},
 	}
 	set.upstream.CAFile = originRoots(t, dir)
 	for _, f := range change {
@@ -79,7 +79,9 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	}
 	w.ca, err = certs.Open(certs.Options{}, dir)
 	must(t, err)
-	w.server = proxy.New(set.proxy, gate.New(set.rules, set.policies, log, w.metrics), w.ca, transport, log, w.metrics)
+	g, err := gate.New(set.rules, set.policies, log, w.metrics)
+	must(t, err)
+	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.addr = l.Addr().String()

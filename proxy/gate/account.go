@@ -70,7 +70,7 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 		}
 	}
 	line := a.log.Info().
-		Str("client", p.ask.Client).
+		Stringer("client", p.ask.Addr).
 		Str("identity", p.Identity).
 		Str("agent", p.Agent).
 		Str("method", p.ask.Method).

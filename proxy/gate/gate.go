@@ -5,6 +5,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +20,30 @@ import (
 // Rules are the operator's part in a judgment. They are never changed, only
 // replaced as a whole.
 type Rules struct {
-	DefaultIdentity identity.Identity
-	Decisions       Decisions
+	Identities identity.Table
+	Overrides  []Override // the first that matches counts
+	Decisions  Decisions
+}
+
+// load readies rules for use; it does not change r.
+func (r Rules) load() (*Rules, error) {
+	r.Overrides = slices.Clone(r.Overrides)
+	for i := range r.Overrides {
+		if err := r.Overrides[i].load(); err != nil {
+			return nil, err
+		}
+	}
+	return &r, nil
+}
+
+// overrideOf is the operator's word on an origin; nil if there is none.
+func (r *Rules) overrideOf(origin string) *Override {
+	for i := range r.Overrides {
+		if o := &r.Overrides[i]; o.Origin.Match(origin) {
+			return o
+		}
+	}
+	return nil
 }
 
 // Policies knows what an origin allows now. The user agent is sent with a fetch
@@ -39,12 +62,16 @@ type Gate struct {
 	now      func() time.Time
 }
 
-// New makes a gate. It writes decisions to log and registers its metrics with
-// metrics; nil leaves them unregistered.
-func New(rules Rules, policies Policies, log zerolog.Logger, metrics prometheus.Registerer) *Gate {
+// New makes a gate. It reads the files that the rules name, writes decisions to
+// log and registers its metrics with metrics; nil leaves them unregistered.
+func New(rules Rules, policies Policies, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
+	loaded, err := rules.load()
+	if err != nil {
+		return nil, err
+	}
 	g := &Gate{policies: policies, account: newAccount(log, metrics), now: time.Now}
-	g.rules.Store(&rules)
-	return g
+	g.rules.Store(loaded)
+	return g, nil
 }
 
 // Ask is the question put to the gate: may this client have that URL?
@@ -52,12 +79,11 @@ type Ask struct {
 	URL    string        // as it is shown to people: without credentials
 	Target robots.Target // what is judged of it
 
-	UserAgent string
+	identity.Asker
 	// Agents stand in for the identity's product tokens, where somebody asks
 	// on a bot's behalf.
 	Agents []string
 
-	Client string // the client's address, for the log
 	Method string
 }
 
@@ -69,19 +95,23 @@ func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 }
 
 func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *identity.Identity, error) {
-	id := &rules.DefaultIdentity
+	id, name := rules.Identities.Identify(&ask.Asker)
 	tokens := ask.Agents
 	if len(tokens) == 0 {
-		tokens = id.Tokens(ask.UserAgent)
+		tokens = id.Tokens(ask.UserAgent())
 	}
 	v := Verdict{
 		URL:       ask.URL,
 		Origin:    ask.Target.Origin.String(),
 		Agent:     tokens[0],
-		Identity:  "default",
+		Identity:  name,
 		Judgment:  Disallowed,
 		RobotsURL: ask.Target.Origin.RobotsURL(),
 		mode:      id.Mode,
+	}
+	if o := rules.overrideOf(v.Origin); o != nil {
+		v.override(o, tokens, ask.Target)
+		return v, id, nil
 	}
 	switch {
 	case id.Mode == identity.Off:
@@ -91,7 +121,7 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *ide
 		v.Judgment, v.Reason = Allowed, RobotsTxt
 		return v, id, nil
 	}
-	p, err := g.policies.Policy(ctx, ask.Target.Origin, id.Agent(ask.UserAgent))
+	p, err := g.policies.Policy(ctx, ask.Target.Origin, id.Agent(ask.UserAgent()))
 	if err != nil {
 		v.Reason, v.Cause = Unreachable, "it was not waited for"
 		return v, id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
@@ -148,6 +178,13 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 	if rule != nil {
 		v.Rule, v.Line = rule.String(), rule.Line
 	}
+}
+
+// Identify says as whom a request would be judged: the name of its identity and
+// its product tokens.
+func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
+	id, name := g.rules.Load().Identities.Identify(&a)
+	return name, id.Tokens(a.UserAgent())
 }
 
 // Passage is a request that has been judged, from the gate to its end.

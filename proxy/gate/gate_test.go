@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +108,7 @@ func TestDecide(t *testing.T) {
 			judgment: "disallowed", reason: "rule", token: "curl", rule: "Disallow: /", line: 8, group: "*"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := gate.New(gate.Rules{DefaultIdentity: test.id}, &known{policy: test.policy}, zerolog.Nop(), nil)
+			g := newGate(t, gate.Rules{Identities: identity.Table{Default: test.id}}, &known{policy: test.policy}, zerolog.Nop(), nil)
 			v, err := g.Decide(context.Background(), ask(t, test.url, test.agent, test.agents...))
 			if err != nil {
 				t.Fatal(err)
@@ -130,7 +132,17 @@ func ask(t *testing.T, url, userAgent string, agents ...string) gate.Ask {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gate.Ask{URL: url, Target: target, UserAgent: userAgent, Agents: agents, Client: "192.0.2.1", Method: "GET"}
+	asker := identity.Asker{Addr: netip.MustParseAddr("192.0.2.1"), Header: http.Header{"User-Agent": {userAgent}}}
+	return gate.Ask{URL: url, Target: target, Asker: asker, Agents: agents, Method: "GET"}
+}
+
+func newGate(t *testing.T, rules gate.Rules, policies gate.Policies, log zerolog.Logger, metrics prometheus.Registerer) *gate.Gate {
+	t.Helper()
+	g, err := gate.New(rules, policies, log, metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 func TestZeroVerdictRefuses(t *testing.T) {
@@ -141,7 +153,7 @@ func TestZeroVerdictRefuses(t *testing.T) {
 
 // A question without an answer refuses.
 func TestNoPolicy(t *testing.T) {
-	g := gate.New(gate.Rules{DefaultIdentity: identity.Identity{Mode: identity.Report}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
+	g := newGate(t, gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: identity.Report}}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
 	if !errors.Is(err, context.Canceled) || v.Judgment == gate.Allowed {
 		t.Errorf("%v, %s", err, v.Judgment)
@@ -155,7 +167,7 @@ func TestNoPolicy(t *testing.T) {
 func TestPolicyIsAskedForByTheBotsName(t *testing.T) {
 	for want, id := range map[string]identity.Identity{"curl/8": {}, "ExampleBot/1.0": {UserAgent: "ExampleBot/1.0"}} {
 		k := &known{policy: rules("")}
-		g := gate.New(gate.Rules{DefaultIdentity: id}, k, zerolog.Nop(), nil)
+		g := newGate(t, gate.Rules{Identities: identity.Table{Default: id}}, k, zerolog.Nop(), nil)
 		g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
 		if len(k.asked) != 1 || k.asked[0] != want {
 			t.Errorf("asked by %q, want %q", k.asked, want)
@@ -167,7 +179,7 @@ func TestVerdictJSON(t *testing.T) {
 	p := rules(site)
 	p.FetchedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p.ExpiresAt = p.FetchedAt.Add(24 * time.Hour)
-	g := gate.New(gate.Rules{}, &known{policy: p}, zerolog.Nop(), nil)
+	g := newGate(t, gate.Rules{}, &known{policy: p}, zerolog.Nop(), nil)
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +198,7 @@ func TestVerdictJSON(t *testing.T) {
 
 // A delay of zero is stated, and members without a value are left out.
 func TestVerdictJSONWithoutValues(t *testing.T) {
-	g := gate.New(gate.Rules{}, &known{policy: rules("User-agent: *\nCrawl-delay: 0")}, zerolog.Nop(), nil)
+	g := newGate(t, gate.Rules{}, &known{policy: rules("User-agent: *\nCrawl-delay: 0")}, zerolog.Nop(), nil)
 	v, _ := g.Decide(context.Background(), ask(t, "https://example.com/", ""))
 	text, _ := json.Marshal(v)
 	if !bytes.Contains(text, []byte(`"crawl_delay":0`)) {
@@ -204,7 +216,7 @@ func TestAccount(t *testing.T) {
 	for decisions, want := range map[gate.Decisions]int{"": 3, gate.AllDecisions: 3, gate.RefusedDecisions: 2, gate.NoDecisions: 0} {
 		var log bytes.Buffer
 		metrics := prometheus.NewRegistry()
-		g := gate.New(gate.Rules{Decisions: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
+		g := newGate(t, gate.Rules{Decisions: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
 		for _, url := range []string{"https://example.com/", "https://example.com/private/a", "https://example.com/private/b"} {
 			p, err := g.Admit(context.Background(), ask(t, url, "ExampleBot/1.0"))
 			if err != nil {
@@ -229,7 +241,7 @@ robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"
 
 func TestDecisionLine(t *testing.T) {
 	var log bytes.Buffer
-	g := gate.New(gate.Rules{}, &known{policy: rules(site)}, zerolog.New(&log), nil)
+	g := newGate(t, gate.Rules{}, &known{policy: rules(site)}, zerolog.New(&log), nil)
 	p, err := g.Admit(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,8 @@ type Verdict struct {
 	Cause   string    `json:"-"`
 	NextTry time.Time `json:"-"`
 
-	mode identity.Mode
+	mode   identity.Mode
+	source string // the operator's file that was read instead of the live one
 }
 
 // Judgment is the verdict in one word.
@@ -62,6 +63,7 @@ const (
 	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
 	UnreachableExpired Reason = "unreachable_expired" // nor could it for so long that nothing is refused any more
 	Status             Reason = "status"              // the operator's own word on that HTTP status
+	Overridden         Reason = "override"            // the operator's own word on the origin
 	Exempt             Reason = "exempt"              // the identity's mode is off
 )
 
@@ -75,14 +77,14 @@ func (v *Verdict) Admits() bool {
 func (v *Verdict) Why() string {
 	switch v.Reason {
 	case ByRule:
-		return fmt.Sprintf("%q on line %d of %s, in the group of %s", v.Rule, v.Line, v.robots(), v.Group)
+		return fmt.Sprintf("%q on line %d of %s, in the group of %s", v.Rule, v.Line, v.RobotsURL, v.Group)
 	case NoRule:
 		if v.Line > 0 {
-			return fmt.Sprintf("no rule of the group of %s in %s matches; its %q on line %d stands for none", v.Group, v.robots(), v.Rule, v.Line)
+			return fmt.Sprintf("no rule of the group of %s in %s matches; its %q on line %d stands for none", v.Group, v.RobotsURL, v.Rule, v.Line)
 		}
-		return fmt.Sprintf("no rule of the group of %s in %s matches", v.Group, v.robots())
+		return fmt.Sprintf("no rule of the group of %s in %s matches", v.Group, v.RobotsURL)
 	case NoGroup:
-		return fmt.Sprintf("%s has no group for %s", v.robots(), v.Agent)
+		return fmt.Sprintf("%s has no group for %s", v.RobotsURL, v.Agent)
 	case RobotsTxt:
 		return "robots.txt itself may always be fetched"
 	case Unavailable:
@@ -93,16 +95,13 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("%s has not been reachable for so long that nothing is disallowed any more", v.RobotsURL)
 	case Status:
 		return fmt.Sprintf("%s answers %d, for which the configuration says so", v.RobotsURL, v.RobotsStatus)
+	case Overridden:
+		if v.Rule != "" {
+			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s", v.Rule, v.Line, v.source, v.Origin)
+		}
+		return fmt.Sprintf("the operator's own word on %s", v.Origin)
 	case Exempt:
 		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
 	}
 	return "it was not judged"
-}
-
-// robots names the file that was read: a live one by its URL.
-func (v *Verdict) robots() string {
-	if v.RobotsURL == "" {
-		return "the given robots.txt"
-	}
-	return v.RobotsURL
 }

@@ -1,0 +1,86 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
+)
+
+// Override is the operator's own word on origins: a verdict, or a robots.txt that
+// stands in for theirs. In a configuration it is an item of the list "overrides".
+type Override struct {
+	Origin     identity.OriginGlob `yaml:"origin"`
+	Verdict    Word                `yaml:"verdict"`
+	RobotsFile string              `yaml:"robots_file,path"`
+
+	file *robots.File // what RobotsFile holds
+}
+
+// Word is an operator's verdict.
+type Word string
+
+// The two words. The zero value is none, which stands for a robots_file.
+const (
+	Allow    Word = "allow"
+	Disallow Word = "disallow"
+)
+
+// UnmarshalText accepts the two words above.
+func (o *Word) UnmarshalText(text []byte) error {
+	switch w := Word(text); w {
+	case Allow, Disallow:
+		*o = w
+		return nil
+	}
+	return fmt.Errorf("%q is none of allow, disallow", text)
+}
+
+// Validate reports what is wrong with o. Every error begins with the key that it
+// is about.
+func (o Override) Validate() error {
+	var errs []error
+	if o.Origin == (identity.OriginGlob{}) {
+		errs = append(errs, errors.New("origin: it is missing; write scheme://host or scheme://host:port, as in https://*.example.com"))
+	}
+	switch {
+	case o.Verdict == "" && o.RobotsFile == "":
+		errs = append(errs, errors.New("verdict: it is missing; write allow or disallow, or a robots_file instead"))
+	case o.Verdict != "" && o.RobotsFile != "":
+		errs = append(errs, errors.New("robots_file: there is a verdict too; leave one of them out"))
+	case o.RobotsFile != "":
+		if _, err := os.ReadFile(o.RobotsFile); err != nil {
+			errs = append(errs, fmt.Errorf("robots_file: %w; name a robots.txt that can be read", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// load reads what the robots_file says.
+func (o *Override) load() error {
+	if o.RobotsFile == "" {
+		return nil
+	}
+	body, err := os.ReadFile(o.RobotsFile)
+	if err != nil {
+		return fmt.Errorf("reading the robots_file of an override: %w", err)
+	}
+	o.file = robots.Parse(body)
+	return nil
+}
+
+// override judges by the operator's word. A robots_file is read like any
+// robots.txt.
+func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
+	v.source = o.RobotsFile
+	switch {
+	case o.Verdict == Allow, o.file != nil && target.IsRobotsTxt():
+		v.Judgment = Allowed
+	case o.file != nil:
+		v.match(o.file, tokens, target.Path)
+	}
+	v.Reason = Overridden
+	v.RobotsURL = ""
+}

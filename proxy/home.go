@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	_ "embed"
+	htmltemplate "html/template"
+	"net"
+	"net/http"
+	"strings"
+	"text/template"
+)
+
+// newHome is what the proxy shows to a client that takes it for a web server: how
+// to use it, and the CA certificate.
+func (s *Server) newHome() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.serveHome)
+	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		w.Write(s.ca.PEM())
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a := badRequest(http.StatusNotFound, "the proxy "+s.opts.Name+" itself has no such page")
+		a.advice = "To use it as a proxy, name it in the client's http_proxy and https_proxy. What it is, and how: GET /"
+		s.answer(w, r, a)
+	})
+	return mux
+}
+
+func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
+	identity, tokens := s.gate.Identify(askerOf(r))
+	view := struct {
+		Name, Address, Identity, Tokens, UserAgent string
+		Clients                                    []setup
+	}{s.opts.Name, r.Host, identity, strings.Join(tokens, ", "), r.UserAgent(), setups(r.Host)}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	if formatFor(r.Header) == asHTML {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		homeHTML.Execute(w, view) // the client has left if this fails
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	homeText.Execute(w, view)
+}
+
+// setup is what a client needs to go through the proxy with its ca.pem beside it.
+type setup struct{ Client, Commands string }
+
+func setups(address string) []setup {
+	all := []setup{
+		{"any shell", "export http_proxy=http://PROXY https_proxy=http://PROXY\nexport HTTP_PROXY=http://PROXY HTTPS_PROXY=http://PROXY"},
+		{"curl", "curl -x http://PROXY --cacert ca.pem https://example.com/"},
+		{"wget", "wget -e https_proxy=http://PROXY --ca-certificate=ca.pem https://example.com/"},
+		{"Python (requests, httpx, aiohttp with trust_env=True, urllib)", "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem"},
+		{"Scrapy", "scrapy crawl NAME   # needs the proxy variables alone"},
+		{"Node 22.21 and later", "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/ca.pem"},
+		{"Go, Ruby", "export SSL_CERT_FILE=$PWD/ca.pem"},
+		{"Java", "keytool -importcert -noprompt -alias robotsproxy -file ca.pem -keystore trust.p12 -storepass changeit\n" +
+			"export JAVA_TOOL_OPTIONS='-Dhttp.proxyHost=HOST -Dhttp.proxyPort=PORT -Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit'"},
+		{"Chromium", "chromium --proxy-server=http://PROXY   # import ca.pem in its settings"},
+	}
+	host, port, _ := net.SplitHostPort(address)
+	fill := strings.NewReplacer("PROXY", address, "HOST", host, "PORT", port)
+	for i := range all {
+		all[i].Commands = fill.Replace(all[i].Commands)
+	}
+	return all
+}
+
+var (
+	//go:embed home.html
+	homeHTMLSource string
+	//go:embed home.txt
+	homeTextSource string
+
+	homeHTML = htmltemplate.Must(htmltemplate.New("home").Parse(homeHTMLSource))
+	homeText = template.Must(template.New("home").Parse(homeTextSource))
+)

@@ -1,0 +1,71 @@
+package identity
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/gobwas/glob"
+	"golang.org/x/net/idna"
+)
+
+// Glob is a pattern of the configuration: * is any run of characters, ? is one,
+// nothing else is special, case does not count, and the whole text must match.
+// The zero Glob matches nothing.
+type Glob struct {
+	pattern *glob.Pattern
+}
+
+// UnmarshalText compiles a glob.
+func (g *Glob) UnmarshalText(text []byte) error {
+	// The library gives meaning to more characters than ours.
+	literal := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `,`, `\,`)
+	pattern, err := glob.Compile(literal.Replace(strings.ToLower(string(text))))
+	if err != nil {
+		return fmt.Errorf("%q is no glob: %w", text, err)
+	}
+	g.pattern = pattern
+	return nil
+}
+
+// Match reports whether the glob matches all of s.
+func (g Glob) Match(s string) bool {
+	return g.pattern != nil && g.pattern.Match(strings.ToLower(s))
+}
+
+// HostGlob is a glob over host names, which are compared in punycode.
+type HostGlob struct{ Glob }
+
+// UnmarshalText compiles a glob.
+func (g *HostGlob) UnmarshalText(text []byte) error {
+	host, err := idna.Punycode.ToASCII(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no glob over host names: %w", text, err)
+	}
+	return g.Glob.UnmarshalText([]byte(host))
+}
+
+// OriginGlob is a glob over origins (scheme://host[:port]), which are compared in
+// punycode and without a default port.
+type OriginGlob struct{ Glob }
+
+var originPattern = regexp.MustCompile(`^([^:/]+)://([^/@]+?)(:[^:\]]*)?$`)
+
+// UnmarshalText compiles a glob.
+func (g *OriginGlob) UnmarshalText(text []byte) error {
+	parts := originPattern.FindStringSubmatch(strings.ToLower(string(text)))
+	if parts == nil {
+		return fmt.Errorf("%q is no glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
+	}
+	scheme, port := parts[1], parts[3]
+	host, err := idna.Punycode.ToASCII(parts[2])
+	if err != nil {
+		return fmt.Errorf("%q is no glob over origins: %w", text, err)
+	}
+	if port == defaultPorts[scheme] {
+		port = ""
+	}
+	return g.Glob.UnmarshalText([]byte(scheme + "://" + host + port))
+}
+
+var defaultPorts = map[string]string{"http": ":80", "https": ":443", "ftp": ":21"}

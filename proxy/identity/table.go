@@ -1,0 +1,101 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+)
+
+// Asker is what is known of who sent a request. The zero value stands for no
+// request: somebody asks on a bot's behalf.
+type Asker struct {
+	Addr   netip.Addr
+	User   string      // of Proxy-Authorization; "" for none
+	Header http.Header // not nil for a request
+}
+
+// UserAgent is the request's own User-Agent, "" if it has none.
+func (a *Asker) UserAgent() string { return a.Header.Get("User-Agent") }
+
+// Match is a condition on requests. Every part that is given must hold; of a
+// list, any item will do. The zero Match holds for all requests.
+type Match struct {
+	UserAgents []Glob          `yaml:"user_agents"`
+	Clients    []netip.Prefix  `yaml:"clients"` // source addresses
+	Users      []string        `yaml:"users"`
+	Headers    map[string]Glob `yaml:"headers"`
+}
+
+// holds reports whether a request of a meets the condition.
+func (m *Match) holds(a *Asker) bool {
+	if len(m.UserAgents) > 0 {
+		agent := a.UserAgent()
+		if !slices.ContainsFunc(m.UserAgents, func(g Glob) bool { return g.Match(agent) }) {
+			return false
+		}
+	}
+	if len(m.Clients) > 0 {
+		addr := a.Addr.Unmap().WithZone("")
+		if !slices.ContainsFunc(m.Clients, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			return false
+		}
+	}
+	if len(m.Users) > 0 && !slices.Contains(m.Users, a.User) {
+		return false
+	}
+	for name, value := range m.Headers {
+		if !slices.ContainsFunc(a.Header.Values(name), value.Match) {
+			return false
+		}
+	}
+	return true
+}
+
+// Entry is an identity with a name and the requests that are its own. In a
+// configuration it is an item of the list "identities".
+type Entry struct {
+	Name     string `yaml:"name"`
+	Match    Match  `yaml:"match"`
+	Identity `yaml:",inline"`
+}
+
+// Validate reports what is wrong with e. Every error begins with the key that
+// it is about.
+func (e Entry) Validate() error {
+	var errs []error
+	switch e.Name {
+	case "":
+		errs = append(errs, errors.New("name: an identity needs one, by which logs and metrics call it"))
+	case DefaultName:
+		errs = append(errs, fmt.Errorf("name: %s is the name of default_identity; choose another", DefaultName))
+	}
+	for i, user := range e.Match.Users {
+		if user == "" {
+			errs = append(errs, fmt.Errorf("match.users[%d]: it is empty; leave users out to match requests without one", i))
+		}
+	}
+	return errors.Join(append(errs, e.Identity.Validate())...)
+}
+
+// DefaultName is what the default identity is called.
+const DefaultName = "default"
+
+// Table says which identity a request has: the first entry that matches, else
+// the default.
+type Table struct {
+	Entries []Entry
+	Default Identity
+}
+
+// Identify returns the identity of a request and its name; the default for what
+// is no request. The identity belongs to the table and must not be changed.
+func (t *Table) Identify(a *Asker) (*Identity, string) {
+	for i := range t.Entries {
+		if e := &t.Entries[i]; a.Header != nil && e.Match.holds(a) {
+			return &e.Identity, e.Name
+		}
+	}
+	return &t.Default, DefaultName
+}

@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+
+	"robotsproxy/proxy/gate"
+)
+
+// view is an answer of the proxy's own as it is shown.
+type view struct {
+	Name    string // of this deployment
+	Status  int
+	Title   string // of the status
+	Details string
+	Facts   []fact // what somebody needs to look a rule up
+	Advice  string
+}
+
+type fact struct{ Label, Value string }
+
+// problem is an answer for programs (RFC 9457).
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	*gate.Verdict
+}
+
+// render writes an answer.
+func (a *answer) render(name string, f format) (contentType string, body []byte) {
+	var b bytes.Buffer
+	title := http.StatusText(a.status)
+	v := view{name, a.status, title, a.details, a.facts(), a.advice}
+	switch f {
+	case asProblem:
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(false)
+		encoder.Encode(problem{"about:blank", title, a.status, a.details, a.verdict})
+		return "application/problem+json", b.Bytes()
+	case asHTML:
+		answerPage.Execute(&b, v)
+		return "text/html; charset=utf-8", b.Bytes()
+	}
+	fmt.Fprintf(&b, "%d %s: %s\n", v.Status, v.Title, v.Details)
+	if len(v.Facts) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, f := range v.Facts {
+		fmt.Fprintf(&b, "%-11s %s\n", f.Label+":", f.Value)
+	}
+	if v.Advice != "" {
+		fmt.Fprintf(&b, "\n%s\n", v.Advice)
+	}
+	return "text/plain; charset=utf-8", b.Bytes()
+}
+
+func (a *answer) facts() []fact {
+	v := a.verdict
+	if v == nil {
+		return nil
+	}
+	facts := []fact{{"URL", v.URL}, {"Agent", v.Agent}, {"Identity", v.Identity}}
+	if v.RobotsURL != "" {
+		facts = append(facts, fact{"robots.txt", v.RobotsURL})
+	}
+	if v.Rule != "" {
+		facts = append(facts, fact{fmt.Sprintf("Line %d", v.Line), v.Rule})
+	}
+	return facts
+}
+
+//go:embed answer.html
+var answerHTML string
+
+var answerPage = template.Must(template.New("answer").Parse(answerHTML))
