@@ -4,7 +4,7 @@
 # The race detector wants cgo; the program itself is built without.
 export CGO_ENABLED = 0
 
-.PHONY: build test lint unit deps bench
+.PHONY: build test lint unit deps bench test-image
 
 build:
 	go build -o robotsproxy .
@@ -38,3 +38,7 @@ deps:
 # How fast robots.txt is read and matched, beside another library.
 bench:
 	cd bench && go test -run '^$$' -bench . -benchmem
+
+# Builds the container image and runs it; as root, without a container engine.
+test-image:
+	.ci/test-image

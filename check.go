@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -44,6 +46,9 @@ file or flag is bad.`,
 		if flags.robots != "" && flags.fresh {
 			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}
 		}
+		if slices.Contains(flags.agents, "") {
+			return exit{exitUsage, errors.New("--agent is empty; name the bot, or leave it out")}
+		}
 		base := config.Default()
 		base.Log.Level = "error" // the verdicts are what this command has to say
 		cfg, err := loadConfig(cmd, base, commonSettings...)
@@ -57,15 +62,8 @@ file or flag is bad.`,
 
 // check prints a verdict for each URL.
 func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []string) error {
-	g, closer, err := checkGate(cmd, cfg, flags)
-	if closer != nil {
-		defer closer.Close()
-	}
-	if err != nil {
-		return err
-	}
-
 	code := exitDone
+	var targets []robots.Target
 	for _, url := range urls {
 		target, err := robots.ParseTarget(url)
 		if err != nil {
@@ -73,12 +71,25 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 			code = exitUsage
 			continue
 		}
-		v, err := g.Decide(cmd.Context(), gate.Ask{URL: url, Target: target, Agents: flags.agents})
+		targets = append(targets, target)
+	}
+	if len(targets) == 0 {
+		return exit{code: code}
+	}
+	g, closer, err := checkGate(cmd, cfg, flags)
+	if closer != nil {
+		defer closer.Close()
+	}
+	if err != nil {
+		return exit{exitUsage, err} // 1 would pass for a verdict
+	}
+	for _, target := range targets {
+		v, err := g.Decide(cmd.Context(), gate.Ask{Target: target, Agents: flags.agents})
 		if err != nil {
-			return err
+			return exit{exitUsage, err}
 		}
 		if err := printVerdict(cmd.OutOrStdout(), v, flags); err != nil {
-			return err
+			return exit{exitUsage, err}
 		}
 		if v.Judgment != gate.Allowed {
 			code = max(code, exitFailed)
@@ -95,14 +106,11 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, io.Closer, error) {
 	rules := cfg.Rules()
 	if flags.robots != "" {
-		body, err := readRobots(flags.robots, cmd.InOrStdin())
+		file, err := readRobots(flags.robots, cmd.InOrStdin(), cfg.Robots.MaxBytes)
 		if err != nil {
-			return nil, nil, exit{exitUsage, err}
+			return nil, nil, err
 		}
-		given := &policy.Policy{
-			Outcome: policy.Rules,
-			File:    robots.Parse(robots.Cut(body, cfg.Robots.MaxBytes)),
-		}
+		given := &policy.Policy{Outcome: policy.Rules, File: file}
 		rules.Overrides = nil // the file is what shall be judged by
 		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin) (*policy.Policy, error) {
 			return given, nil
@@ -126,15 +134,20 @@ func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, _ string
 }
 
 // livePolicies asks the keeper: with fresh, once for each origin whatever the
-// keeper knows of it.
+// keeper knows of it. It waits for a fetch that is due where the proxy would have
+// made it in the background, which a short run does not live to see.
 func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
 	return func(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
-		if fresh && !fetched[origin] {
-			fetched[origin] = true
-			return keeper.Fresh(ctx, origin, "")
+		if !fresh || fetched[origin] {
+			p, err := keeper.Policy(ctx, origin, "")
+			now := time.Now()
+			if err != nil || fetched[origin] || now.Before(p.ExpiresAt) || now.Before(p.NextTry) {
+				return p, err
+			}
 		}
-		return keeper.Policy(ctx, origin, "")
+		fetched[origin] = true
+		return keeper.Fresh(ctx, origin, "")
 	}
 }
 
@@ -146,22 +159,29 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	}
 	if flags.robots != "" {
 		v.RobotsURL = flags.robots
+		if flags.robots == "-" {
+			v.RobotsURL = "standard input"
+		}
 	}
 	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, v.Agent, v.Why())
 	return err
 }
 
-func readRobots(file string, stdin io.Reader) ([]byte, error) {
-	if file == "-" {
-		body, err := io.ReadAll(stdin)
+// readRobots reads the file that stands in for the live one, as far as the live
+// one would be read.
+func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, error) {
+	from := stdin
+	if name != "-" {
+		f, err := os.Open(name)
 		if err != nil {
-			return nil, fmt.Errorf("reading robots.txt from standard input: %w", err)
+			return nil, fmt.Errorf("reading robots.txt: %w", err)
 		}
-		return body, nil
+		defer f.Close()
+		from = f
 	}
-	body, err := os.ReadFile(file)
+	body, err := io.ReadAll(io.LimitReader(from, maxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading robots.txt: %w", err)
 	}
-	return body, nil
+	return robots.Parse(robots.Cut(body, maxBytes)), nil
 }

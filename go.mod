@@ -3,6 +3,7 @@ module robotsproxy
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/dgraph-io/ristretto/v2 v2.4.2
 	github.com/elazarl/goproxy v1.9.2
 	github.com/gobwas/glob v1.1.0

@@ -51,7 +51,7 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	}
 	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, h.log)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)
 	}
 	h.closers = append(h.closers, policies)
 

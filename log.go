@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"log"
 	"os"
+	"strings"
 
 	"github.com/rs/zerolog"
 
@@ -21,14 +23,27 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, io.Closer, erro
 		}
 		out, closer = f, f
 	}
-	if opts.Format == "console" || opts.Format == "auto" && isTerminal(out) {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: "15:04:05"}
+	terminal := isTerminal(out)
+	if opts.Format == "console" || opts.Format == "auto" && terminal {
+		out = zerolog.ConsoleWriter{Out: out, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
 	}
 	level, err := zerolog.ParseLevel(string(opts.Level))
 	if err != nil {
 		return zerolog.Logger{}, nil, fmt.Errorf("opening the log: %w", err)
 	}
-	return zerolog.New(out).Level(level).With().Timestamp().Logger(), closer, nil
+	l := zerolog.New(out).Level(level).With().Timestamp().Logger()
+	// net/http's client tells of odd origins by the standard logger alone.
+	log.SetFlags(0)
+	log.SetOutput(debugWriter{l})
+	return l, closer, nil
+}
+
+// debugWriter takes lines of another logger.
+type debugWriter struct{ log zerolog.Logger }
+
+func (w debugWriter) Write(line []byte) (int, error) {
+	w.log.Debug().Msg(strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 func isTerminal(w io.Writer) bool {

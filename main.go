@@ -57,7 +57,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return exit{code: exitUsage}
 		},
 	}
-	root.AddCommand(serveCommand(), checkCommand(), validateCommand(), caCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), validateCommand(), caCommand(), healthcheckCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

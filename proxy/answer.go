@@ -88,8 +88,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer) {
 
 // proxyStatus is a Proxy-Status field of one member (RFC 9209 2). A name is a
 // token of RFC 8941; details are its String (3.3.3), which holds printable
-// ASCII alone: other octets are percent-encoded.
+// ASCII alone: other octets are percent-encoded. Long details are cut, as some
+// clients take no long headers; an answer's body has them whole.
 func proxyStatus(name, kind, details string) string {
+	details = details[:min(len(details), 1024)]
 	var b strings.Builder
 	b.WriteString(name)
 	b.WriteString("; error=")

@@ -20,25 +20,22 @@ type tunnel struct {
 	first  *bufio.Reader
 	origin robots.Origin // what CONNECT named, by the scheme that is spoken inside
 	user   string        // whom the CONNECT came from, by its Proxy-Authorization
-	alert  *alertWatch   // while the TLS handshake lasts
+	trust  trust
 }
 
-func (t *tunnel) Read(p []byte) (int, error) {
-	n, err := t.first.Read(p)
-	if t.alert != nil {
-		t.alert.see(p[:n])
-	}
-	return n, err
-}
+func (t *tunnel) Read(p []byte) (int, error) { return t.first.Read(p) }
+
+// CloseWrite tells the client that nothing more comes.
+func (t *tunnel) CloseWrite() error { return closeWrite(t.Conn) }
 
 // connect opens a tunnel and hands it to the inner server. goproxy has no part
 // in it: it would lose a ClientHello that comes in one packet with the CONNECT.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	authority := r.RequestURI
-	_, _, err := net.SplitHostPort(authority) // RFC 9110 9.3.6: the port is no option
+	_, port, err := net.SplitHostPort(authority)
 	secure, err2 := robots.ParseOrigin("https://" + authority)
 	plain, err3 := robots.ParseOrigin("http://" + authority)
-	if err != nil || err2 != nil || err3 != nil {
+	if err != nil || err2 != nil || err3 != nil || port == "" { // RFC 9110 9.3.6: there is no default port
 		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
@@ -47,23 +44,25 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
 		return
 	}
-	s.hijacked.add(conn)
-	defer s.hijacked.remove(conn)
-	conn.SetDeadline(time.Now().Add(s.opts.Limits.HeaderTimeout))
+	s.unread.add(conn)
+	defer s.unread.remove(conn)
+	s.limit(conn)
 	if _, err := conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
 		conn.Close()
 		return
 	}
 
 	t := &tunnel{Conn: conn, first: rw.Reader, user: proxyUser(r.Header)}
-	switch speaks(t.first) {
-	case protocolTLS:
+	spoken, err := speaks(t.first)
+	switch {
+	case spoken == protocolTLS:
 		t.origin = secure
-		s.intercept(r.Context(), t)
-	case protocolHTTP:
+		s.intercept(t)
+	case spoken == protocolHTTP:
 		t.origin = plain
-		conn.SetDeadline(time.Time{})
-		s.inside.hand(t)
+		s.enter(t, t)
+	case err != nil: // the client has left, or says nothing
+		conn.Close()
 	default:
 		s.log.Info().Stringer("client", clientOf(r)).Str("host", authority).
 			Msg("tunnel closed: the client speaks neither TLS nor HTTP in it")
@@ -71,16 +70,28 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// limit bounds the step that comes next before the first request in a tunnel.
+func (s *Server) limit(conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(s.opts.Limits.HeaderTimeout))
+}
+
 // intercept ends the client's TLS with a certificate of the local CA.
-func (s *Server) intercept(ctx context.Context, t *tunnel) {
+func (s *Server) intercept(t *tunnel) {
+	s.limit(t)
 	conn := tls.Server(t, s.tls)
-	t.alert = &alertWatch{}
-	if err := conn.HandshakeContext(ctx); err != nil {
-		s.distrust.note(t, err)
+	// Not by the request's context: net/http cancels it when the client leaves, and
+	// why it does would be lost.
+	if err := conn.Handshake(); err != nil {
+		s.distrust.brokenOff(t, err)
 		conn.Close()
 		return
 	}
-	t.alert = nil
+	t.trust.shaken = time.Now()
+	s.enter(t, conn)
+}
+
+// enter hands a tunnel to the inner server, which sets deadlines of its own.
+func (s *Server) enter(t *tunnel, conn net.Conn) {
 	t.SetDeadline(time.Time{})
 	s.inside.hand(conn)
 }
@@ -88,9 +99,11 @@ func (s *Server) intercept(ctx context.Context, t *tunnel) {
 // leaf chooses the certificate: by the name that the client's TLS asks for,
 // else by the host that its CONNECT named.
 func (s *Server) leaf(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	t := hello.Conn.(*tunnel)
+	t.trust.shown = true
 	host := hello.ServerName
 	if host == "" {
-		host = hello.Conn.(*tunnel).origin.Host
+		host = t.origin.Host
 	}
 	return s.ca.Leaf(host)
 }
@@ -130,10 +143,14 @@ type tunnelKey struct{}
 
 // withTunnel lets a request know the tunnel that it came by.
 func withTunnel(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, tunnelKey{}, tunnelOf(conn))
+}
+
+func tunnelOf(conn net.Conn) *tunnel {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()
 	}
-	return context.WithValue(ctx, tunnelKey{}, conn.(*tunnel))
+	return conn.(*tunnel)
 }
 
 // askerOf is what is known of who sent a request. In a tunnel, it is the CONNECT
@@ -160,29 +177,29 @@ const (
 // longestMethod is that of any registered method, and then some.
 const longestMethod = 32
 
-// speaks tells the protocol by the first bytes, without consuming them. It
+// speaks tells the protocol by the first octets, without consuming them. It
 // waits for as many as it needs, for as long as the connection's deadline
-// allows.
-func speaks(r *bufio.Reader) protocol {
+// allows; an error says that they did not come.
+func speaks(r *bufio.Reader) (protocol, error) {
 	for n := 1; n <= longestMethod+1; n++ {
 		head, err := r.Peek(n)
 		if err != nil {
-			return protocolUnknown
+			return protocolUnknown, err
 		}
 		switch c := head[n-1]; {
 		case n == 1 && c == 0x16: // a TLS record that holds a handshake
 			head, err = r.Peek(2)
 			if err != nil || head[1] != 0x03 {
-				return protocolUnknown
+				return protocolUnknown, err
 			}
-			return protocolTLS
+			return protocolTLS, nil
 		case c == ' ' && n > 1:
-			return protocolHTTP
+			return protocolHTTP, nil
 		case !isMethodChar(c):
-			return protocolUnknown
+			return protocolUnknown, nil
 		}
 	}
-	return protocolUnknown
+	return protocolUnknown, nil
 }
 
 // isMethodChar is narrower than RFC 9110's token, of which the greeting of SSH

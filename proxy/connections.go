@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"net"
 	"sync"
 
@@ -30,6 +31,18 @@ type countedConn struct {
 func (c *countedConn) Close() error {
 	c.closed()
 	return c.Conn.Close()
+}
+
+// CloseWrite tells the client that nothing more comes. net/http does so before it
+// closes a connection whose client is still sending, so that the client gets to
+// read what came before.
+func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // connections are those that no http.Server looks after any more. The zero

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"net"
-	"strings"
+	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -12,6 +14,11 @@ import (
 
 // distrust tells the operator of clients that do not trust the local CA: every
 // such handshake is counted, and each pair of client and host is logged once.
+//
+// TLS has alerts for it, but few clients send one that can be read: OpenSSL sends
+// it unencrypted where it should be encrypted, Node just hangs up, GnuTLS ends the
+// handshake first. What all have in common is that they leave as soon as they have
+// seen the certificate.
 type distrust struct {
 	log      zerolog.Logger
 	failures prometheus.Counter
@@ -20,8 +27,20 @@ type distrust struct {
 	told map[string]struct{}
 }
 
-// maxTold bounds what is remembered. After so many pairs it starts anew.
-const maxTold = 4096
+// trust is what is known of a client's trust in the CA, by tunnel.
+type trust struct {
+	shown  bool      // the client has seen a certificate
+	shaken time.Time // when the handshake was done
+	used   bool      // a request has come
+}
+
+const (
+	// maxTold bounds what is remembered. After so many pairs it starts anew.
+	maxTold = 4096
+	// soon is how fast a client leaves that does not like a certificate. One that
+	// opened a connection in advance takes longer.
+	soon = time.Second
+)
 
 func newDistrust(log zerolog.Logger, metrics prometheus.Registerer) *distrust {
 	return &distrust{
@@ -34,17 +53,33 @@ func newDistrust(log zerolog.Logger, metrics prometheus.Registerer) *distrust {
 	}
 }
 
-// note takes a handshake that failed.
-func (d *distrust) note(t *tunnel, err error) {
-	d.failures.Inc()
-	client, _, _ := net.SplitHostPort(t.RemoteAddr().String())
-	if !saysUntrusted(err) && !t.alert.saysUntrusted() {
-		d.log.Debug().Err(err).Str("client", client).Stringer("origin", t.origin).Msg("TLS handshake with a client failed")
+// brokenOff takes a handshake that failed.
+func (d *distrust) brokenOff(t *tunnel, err error) {
+	var timeout net.Error
+	if !t.trust.shown || errors.Is(err, net.ErrClosed) || errors.As(err, &timeout) && timeout.Timeout() {
+		d.log.Debug().Err(err).Stringer("origin", t.origin).Msg("TLS handshake with a client failed")
 		return
 	}
+	d.tell(t)
+}
+
+// watchTrust notices the clients that end the handshake and leave at once, without
+// a request. It is the inner server's ConnState.
+func (s *Server) watchTrust(conn net.Conn, state http.ConnState) {
+	switch t := tunnelOf(conn); {
+	case state == http.StateActive:
+		t.trust.used = true
+	case state == http.StateClosed && t.trust.shown && !t.trust.used && time.Since(t.trust.shaken) < soon:
+		s.distrust.tell(t)
+	}
+}
+
+func (d *distrust) tell(t *tunnel) {
+	d.failures.Inc()
+	client, _, _ := net.SplitHostPort(t.RemoteAddr().String())
 	if d.first(client + " " + t.origin.Host) {
 		d.log.Warn().Str("client", client).Str("host", t.origin.Host).
-			Msg("the client does not trust this proxy's CA: let it trust the certificate that `robotsproxy ca --path` names (curl: CURL_CA_BUNDLE, Python: REQUESTS_CA_BUNDLE and SSL_CERT_FILE, Node: NODE_EXTRA_CA_CERTS)")
+			Msg("the client left when it saw this proxy's certificate, as one does that does not trust its CA: let it trust the file that `robotsproxy ca --path` names (curl: CURL_CA_BUNDLE, Python: REQUESTS_CA_BUNDLE and SSL_CERT_FILE, Node: NODE_EXTRA_CA_CERTS, git: GIT_SSL_CAINFO)")
 	}
 }
 
@@ -59,45 +94,4 @@ func (d *distrust) first(pair string) bool {
 	}
 	d.told[pair] = struct{}{}
 	return true
-}
-
-// saysUntrusted recognises the alerts by which clients refuse a certificate
-// (RFC 8446 6.2): crypto/tls gives them as text alone.
-func saysUntrusted(err error) bool {
-	for _, alert := range []string{"unknown certificate authority", "bad certificate", "unknown certificate", "certificate unknown"} {
-		if strings.HasSuffix(err.Error(), alert) {
-			return true
-		}
-	}
-	return false
-}
-
-// alertWatch remembers the last octets that a client sent. A client that uses
-// OpenSSL refuses a certificate by an alert that is not encrypted yet, where
-// crypto/tls expects one that is: all that it can tell is "bad record MAC".
-type alertWatch struct {
-	last [7]byte // as long as the record of such an alert
-}
-
-func (a *alertWatch) see(p []byte) {
-	if n := len(p); n < len(a.last) {
-		copy(a.last[:], a.last[n:])
-		copy(a.last[len(a.last)-n:], p)
-	} else {
-		copy(a.last[:], p[n-len(a.last):])
-	}
-}
-
-// saysUntrusted recognises the record of a fatal alert that refuses a
-// certificate (RFC 8446 5.1, 6.2).
-func (a *alertWatch) saysUntrusted() bool {
-	const alert, fatal = 21, 2
-	if a.last[0] != alert || a.last[1] != 3 || a.last[3] != 0 || a.last[4] != 2 || a.last[5] != fatal {
-		return false
-	}
-	switch a.last[6] {
-	case 42, 43, 46, 48: // bad, unsupported or unknown certificate, unknown CA
-		return true
-	}
-	return false
 }

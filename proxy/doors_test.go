@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"robotsproxy/proxy"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -170,6 +168,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	}{
 		{"nested CONNECT", inside, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n", 400},
 		{"CONNECT without a port", outside, "CONNECT example.com HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
+		{"CONNECT with an empty port", outside, "CONNECT example.com: HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
 		{"CONNECT with a path", outside, "CONNECT example.com:443/x HTTP/1.1\r\nHost: example.com\r\n\r\n", 400},
 		{"OPTIONS * outside", outside, "OPTIONS * HTTP/1.1\r\nHost: example.com\r\n\r\n", 200},
 		{"OPTIONS * inside", inside, "OPTIONS * HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n", 200},
@@ -220,9 +219,38 @@ func TestTunnelOfAnotherProtocol(t *testing.T) {
 
 func TestSilentTunnelIsClosed(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond })
-	c := w.tunnel("example.com:443")
-	if answer, _ := io.ReadAll(c); len(answer) != 0 {
-		t.Errorf("%q", answer)
+	for _, said := range []string{"", "GE", "\x16", "\x16\x03\x01\x02\x00\x01"} {
+		c := w.tunnel("example.com:443")
+		c.send(said)
+		if answer, err := io.ReadAll(c); len(answer) != 0 || err != nil {
+			t.Errorf("after %q: %q, %v", said, answer, err)
+		}
+	}
+}
+
+func TestConnectionsAreCounted(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("https", nil)
+	var conns []*rawConn
+	for range 2 {
+		conns = append(conns, w.dial(), w.secure(o.host()))
+	}
+	conns[0].send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	w.gauge("robotsproxy_connections", 4)
+	for _, c := range conns {
+		c.Close()
+	}
+	w.gauge("robotsproxy_connections", 0)
+}
+
+// HTTP/1.0 clients offer themselves as such in TLS.
+func TestHTTP10InTLS(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("https", nil)
+	c := w.secure(o.host(), "http/1.0")
+	c.send("GET /public HTTP/1.0\r\n\r\n")
+	if resp, body := c.response("GET"); resp.StatusCode != 200 || body != "page /public" {
+		t.Errorf("%s %q", resp.Status, body)
 	}
 }
 
@@ -249,13 +277,11 @@ func TestClientThatDistrustsTheCA(t *testing.T) {
 			t.Fatal("a client without the CA trusts the proxy")
 		}
 	}
-	line := w.log.wait(t, `"level":"warn"`, "does not trust", `"host":"example.com"`, "robotsproxy ca")
+	line := w.log.wait(t, `"level":"warn"`, "not trust", `"host":"example.com"`, "robotsproxy ca")
 	if n := strings.Count(w.log.String(), line); n != 1 {
 		t.Errorf("told %d times:\n%s", n, w.log.String())
 	}
-	if n := testutil.CollectAndCount(w.metrics, "robotsproxy_client_tls_failures_total"); n != 1 {
-		t.Error("failed handshakes are not counted")
-	}
+	w.gauge("robotsproxy_client_tls_failures_total", 3)
 }
 
 // OpenSSL's way to say so is another one than Go's.
@@ -271,7 +297,7 @@ func TestCurlThatDistrustsTheCA(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err == nil {
 			t.Fatalf("curl without the CA trusts the proxy: %s", out)
 		}
-		w.log.wait(t, `"level":"warn"`, "does not trust", host)
+		w.log.wait(t, `"level":"warn"`, "not trust", host)
 	}
 }
 

@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -18,8 +17,7 @@ import (
 )
 
 // newForwarder sets up the one goproxy through which all doors lead. It judges
-// in one request handler and mends what comes back in one response handler. Its
-// own dealing with CONNECT is never reached.
+// in one request handler. Its own dealing with CONNECT is never reached.
 func (s *Server) newForwarder() *goproxy.ProxyHttpServer {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = goproxyLog{s.log}
@@ -27,7 +25,6 @@ func (s *Server) newForwarder() *goproxy.ProxyHttpServer {
 	p.ConnectDial = nil
 	p.KeepAcceptEncoding = true
 	p.OnRequest().DoFunc(s.admit)
-	p.OnResponse().DoFunc(s.deliver)
 	return p
 }
 
@@ -40,10 +37,12 @@ func (l goproxyLog) Printf(format string, v ...any) {
 
 // exchange is one request on its way through goproxy.
 type exchange struct {
+	client  *responseWriter
 	target  robots.Target
+	upload  *upload       // nil if the request has no body
 	passage *gate.Passage // nil until the gate has judged
-	failed  error         // why there is no response
-	cut     error         // why the response's body ended before its end
+	failed  error         // why the origin gave no response
+	cut     error         // why its body ended before its end
 }
 
 type exchangeKey struct{}
@@ -53,28 +52,35 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // forward leads a request to the gate and, if it may pass, to its origin. Every
 // door ends here.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.Target) {
-	x := &exchange{target: target}
-	rw := newResponseWriter(w, r, &s.hijacked)
-	defer func() {
-		cause := recover()
-		if cause != nil && cause != http.ErrAbortHandler {
-			s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a request failed inside the proxy; please report this")
-		}
-		if cause != nil && rw.status == 0 {
-			s.answer(rw, r, answer{status: http.StatusInternalServerError, kind: "proxy_internal_error", details: "the proxy failed on this request"})
+	x := &exchange{client: newResponseWriter(w, r, &s.hijacked), target: target}
+	defer s.conclude(x, r)
+	s.goproxy.ServeHTTP(x.client, outgoing(r, x))
+}
+
+// conclude ends an exchange, whatever became of it. It is deferred.
+func (s *Server) conclude(x *exchange, r *http.Request) {
+	cause := recover()
+	if cause != nil && cause != http.ErrAbortHandler {
+		s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a request failed inside the proxy; please report this")
+		if x.client.status == 0 {
+			clear(x.client.Header())
+			s.answer(x.client, r, answer{status: http.StatusInternalServerError, kind: "proxy_internal_error", details: "the proxy failed on this request"})
 			cause = nil
 		}
-		rw.end()
-		if x.passage != nil {
-			x.passage.Done(rw.status, rw.bytes, cmp.Or(x.failed, x.cut))
-		}
-		if cause != nil || x.cut != nil {
-			// The status has been sent, so the only way left to say that the
-			// body is not whole is to break the connection or reset the stream.
-			panic(http.ErrAbortHandler)
-		}
-	}()
-	s.goproxy.ServeHTTP(rw, outgoing(r, x))
+	}
+	if r.ProtoMajor == 1 && !x.upload.whole() {
+		// The transport may be reading still; net/http would wait for it.
+		http.NewResponseController(x.client).SetReadDeadline(time.Now())
+	}
+	x.client.end()
+	if x.passage != nil {
+		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.failed, x.cut))
+	}
+	if cause != nil || x.cut != nil {
+		// The status has been sent, so the only way left to say that the body is
+		// not whole is to break the connection or reset the stream.
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // outgoing turns a client's request into the one for the origin that is judged:
@@ -92,8 +98,11 @@ func outgoing(r *http.Request, x *exchange) *http.Request {
 		out.URL.Opaque = "//" + authority + x.target.Path
 	}
 	out.Close = false // of the client's connection, not of the origin's
-	if out.ContentLength == 0 {
+	if r.ContentLength == 0 {
 		out.Body = http.NoBody // h2 has a body here, which would go out chunked
+	} else {
+		x.upload = newUpload(r)
+		out.Body = x.upload
 	}
 	return out
 }
@@ -110,12 +119,7 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 			advice:  "Proxies that are chained need names of their own.",
 		})
 	}
-	passage, err := s.gate.Admit(r.Context(), gate.Ask{
-		URL:    x.target.String(),
-		Target: x.target,
-		Asker:  askerOf(r),
-		Method: r.Method,
-	})
+	passage, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
 	if err != nil { // the client has left, or the proxy is being stopped
 		return r, s.response(r, answer{status: http.StatusServiceUnavailable, kind: "proxy_internal_error", details: err.Error()})
 	}
@@ -125,7 +129,7 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(s.roundTrip)
 
-	stripHopByHop(r.Header)
+	stripHopByHop(r.Header, isWebSocket(r.Header))
 	passage.Bot.Rewrite(r.Header)
 	if _, sent := r.Header["User-Agent"]; !sent {
 		r.Header["User-Agent"] = nil // else net/http adds its own
@@ -136,47 +140,45 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 	return r, nil
 }
 
-// roundTrip asks the origin. The body is wrapped here and not in deliver, where
-// goproxy would take a new body for a changed one and drop its Content-Length.
+// roundTrip asks the origin and makes its response ready for the client. It never
+// fails: then it is the proxy that answers.
 func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	resp, err := s.transport.RoundTrip(r)
-	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &watchedBody{resp.Body, exchangeOf(r)}
+	x := exchangeOf(r)
+	early := x.client.passEarly(r)
+	upgrade := isWebSocket(r.Header)
+	resp, err := s.transport.RoundTrip(early.watch(r))
+	early.end()
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		x.failed = err
+		panic(http.ErrAbortHandler) // the client has left
+	case err != nil && x.upload.malformed() != nil:
+		x.failed = err
+		return s.response(r, badRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error())), nil
+	case err != nil:
+		x.failed = err
+		return s.response(r, failure(err)), nil
+	case resp.StatusCode < 100, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
+		resp.Body.Close()
+		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status}), nil
 	}
-	return resp, err
-}
-
-// deliver is goproxy's response handler. resp is nil where upstream gave none.
-func (s *Server) deliver(resp *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
-	if resp == nil {
-		exchangeOf(ctx.Req).failed = ctx.Error
-		return s.response(ctx.Req, failure(ctx.Error))
+	switched := resp.StatusCode == http.StatusSwitchingProtocols
+	stripHopByHop(resp.Header, switched)
+	if !switched {
+		resp.Body = &download{resp.Body, x}
 	}
-	if ctx.RoundTripper == nil { // an answer of the proxy's own
-		return resp
-	}
-	stripHopByHop(resp.Header)
 	if len(resp.Trailer) > 0 {
 		// HTTP/2 has trailers after a body of stated length too, HTTP/1.1 only
 		// after a chunked one.
 		resp.Header.Del("Content-Length")
 	}
+	if r.ProtoMajor == 1 && !x.upload.whole() {
+		// The origin does not wait for all of the request, so where the next
+		// one begins on this connection is not known.
+		resp.Header["Connection"] = []string{"close"}
+	}
 	if s.opts.Via == ViaBoth {
 		resp.Header.Add("Via", via(resp.ProtoMajor, resp.ProtoMinor, s.opts.Name))
 	}
-	return resp
-}
-
-// watchedBody notices a body that upstream cuts short: goproxy does not.
-type watchedBody struct {
-	io.ReadCloser
-	x *exchange
-}
-
-func (b *watchedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		b.x.cut = err
-	}
-	return n, err
+	return resp, nil
 }

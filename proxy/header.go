@@ -20,14 +20,17 @@ var hopByHop = []string{
 	"Upgrade",
 }
 
-// stripHopByHop takes out of h what must not be passed on. A WebSocket's
-// upgrade is passed on, and that trailers are welcome.
-func stripHopByHop(h http.Header) {
-	websocket := hasToken(h, "Connection", "upgrade") && hasToken(h, "Upgrade", "websocket")
+// stripHopByHop takes out of h what must not be passed on: all but a WebSocket's
+// upgrade, and that trailers are welcome.
+func stripHopByHop(h http.Header, websocket bool) {
 	trailers := hasToken(h, "Te", "trailers")
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
-			h.Del(strings.TrimSpace(name))
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			// A request is judged by the one and known by the other.
+			if name != "User-Agent" && name != "Via" {
+				delete(h, name)
+			}
 		}
 	}
 	for _, name := range hopByHop {
@@ -40,6 +43,11 @@ func stripHopByHop(h http.Header) {
 	if trailers {
 		h["Te"] = []string{"trailers"}
 	}
+}
+
+// isWebSocket reports whether a request asks to speak WebSocket (RFC 6455 4.1).
+func isWebSocket(h http.Header) bool {
+	return hasToken(h, "Connection", "upgrade") && hasToken(h, "Upgrade", "websocket")
 }
 
 // hasToken reports whether a comma-separated field holds a token.

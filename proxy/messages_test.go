@@ -9,10 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
@@ -42,6 +46,7 @@ func TestHeadersOnTheWay(t *testing.T) {
 		r.Header.Set("Keep-Alive", "300")
 		r.Header.Set("Proxy-Authorization", "Basic c2VjcmV0")
 		r.Header.Set("X-Client", "yes")
+		r.Header.Set("Accept-Encoding", "br")
 		r.Header["User-Agent"] = nil
 		if version == "h1" {
 			r.Header.Set("Connection", "X-Drop")
@@ -65,10 +70,10 @@ func TestHeadersOnTheWay(t *testing.T) {
 			}
 		}
 		seen := o.seen[0]
-		if seen.Header.Get("X-Client") != "yes" || !strings.HasSuffix(seen.Header.Get("Via"), " testproxy") {
+		if seen.Header.Get("Accept-Encoding") != "br" || seen.Header.Get("X-Client") != "yes" || !strings.HasSuffix(seen.Header.Get("Via"), " testproxy") {
 			t.Errorf("the origin saw %v", seen.Header)
 		}
-		for _, name := range []string{"Keep-Alive", "Proxy-Authorization", "X-Drop", "User-Agent", "Accept-Encoding", "X-Forwarded-For", "Forwarded"} {
+		for _, name := range []string{"Keep-Alive", "Proxy-Authorization", "X-Drop", "User-Agent", "X-Forwarded-For", "Forwarded"} {
 			if seen.Header[name] != nil {
 				t.Errorf("the origin saw %s: %q", name, seen.Header[name])
 			}
@@ -304,6 +309,40 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
+// Other 1xx responses are passed on as they come.
+func TestEarlyHints(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			for _, link := range []string{"</a.css>", "</b.css>"} {
+				w.Header().Set("Link", link)
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+			w.Header().Del("Link")
+			io.WriteString(w, "page")
+		})
+		var links []string
+		r, _ := http.NewRequest("GET", o.URL+"/", nil)
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
+				links = append(links, fmt.Sprint(status, h.Get("Link")))
+				return nil
+			},
+		}))
+		resp, err := w.client(version).Do(r)
+		must(t, err)
+		body, err := io.ReadAll(resp.Body)
+		must(t, err)
+		resp.Body.Close()
+		if got := strings.Join(links, " "); got != "103</a.css> 103</b.css>" {
+			t.Errorf("1xx: %s", got)
+		}
+		if string(body) != "page" || resp.Header.Get("Link") != "" {
+			t.Errorf("final response: %q %v", body, resp.Header)
+		}
+	})
+}
+
 type countingReader struct {
 	io.Reader
 	read bool
@@ -341,28 +380,26 @@ func TestClientThatLeaves(t *testing.T) {
 // A body that upstream cuts short is cut short for the client too, never ended
 // as if it were whole.
 func TestBodyThatIsCutShort(t *testing.T) {
-	for _, framing := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
+	for framing, body := range map[string]string{"Content-Length: 100": "part", "Transfer-Encoding: chunked": "4\r\npart\r\n"} {
 		both(t, func(t *testing.T, version string) {
 			w := newWorld(t)
-			o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
 				conn, rw, err := w.(http.Hijacker).Hijack()
 				if err != nil {
 					panic(err)
 				}
-				fmt.Fprintf(rw, "HTTP/1.1 200 OK\r\n%s\r\n\r\n4\r\nbody\r\n", framing)
+				fmt.Fprintf(rw, "HTTP/1.1 200 OK\r\n%s\r\n\r\n%s", framing, body)
 				rw.Flush()
 				conn.Close()
 			})
-			o.TLS.NextProtos = []string{"http/1.1"}
 			resp, err := w.client(version).Get(o.URL + "/")
-			if err != nil {
-				return // cut before the header was through
-			}
-			body, err := io.ReadAll(resp.Body)
+			must(t, err)
+			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err == nil {
-				t.Errorf("%s: %q passed for a whole body", framing, body)
+			if resp.StatusCode != 200 || string(got) != "part" || err == nil {
+				t.Errorf("%s: %s, %q, %v", framing, resp.Status, got, err)
 			}
+			w.log.wait(t, `"message":"request"`, `"error":"unexpected EOF"`)
 		})
 	}
 }
@@ -391,16 +428,222 @@ func TestLongBodies(t *testing.T) {
 func TestNoBodyIsMadeUp(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
-		o := w.origin("http", nil)
-		c := w.client(version)
-		get(t, c, o.URL+"/public")
-		if te := o.seen[0].TransferEncoding; len(te) != 0 {
-			t.Errorf("the origin saw Transfer-Encoding %q", te)
+		o := w.origin("https/1.1", nil)
+		get(t, w.client(version), o.URL+"/public")
+		if seen := o.seen[0]; seen.ProtoMajor != 1 || len(seen.TransferEncoding) != 0 {
+			t.Errorf("the origin saw %s with Transfer-Encoding %q", seen.Proto, seen.TransferEncoding)
 		}
 	})
 }
 
+// An origin may answer before it has all of the request, and both may go on.
+func TestOriginThatAnswersEarly(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			w.WriteHeader(200)
+			w.(http.Flusher).Flush()
+			piece := make([]byte, 1000)
+			for {
+				n, err := r.Body.Read(piece)
+				w.Write(piece[:n])
+				w.(http.Flusher).Flush()
+				if err != nil {
+					return
+				}
+			}
+		})
+		for _, size := range []int{1, 20 << 10, 200 << 10, 1 << 20} {
+			want := bytes.Repeat([]byte("0123456789"), size/10)
+			resp, err := w.client(version).Post(o.URL+"/echo", "text/plain", bytes.NewReader(want))
+			must(t, err)
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d octets: %d came back, %v", len(want), len(got), err)
+			}
+		}
+		// A conversation: each piece goes up when the one before has come down.
+		up, pieces := io.Pipe()
+		go pieces.Write([]byte("0"))
+		resp, err := w.client(version).Post(o.URL+"/talk", "text/plain", up)
+		must(t, err)
+		defer resp.Body.Close()
+		for i := range 3 {
+			got := make([]byte, 1)
+			_, err := io.ReadFull(resp.Body, got)
+			must(t, err)
+			if got[0] != byte('0'+i) {
+				t.Errorf("piece %d is %q", i, got)
+			}
+			go pieces.Write([]byte{byte('1' + i)})
+		}
+		pieces.Close()
+	})
+}
+
+// An answer to a request that is not all there yet arrives, and nothing is read
+// as the next request that is not one.
+func TestAnswerToAnUnfinishedRequest(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) })
+	c := w.dial()
+	c.send("POST " + o.URL + "/big HTTP/1.1\r\nHost: " + o.host() + "\r\nContent-Length: 1000000\r\n\r\nten octets")
+	resp, _ := c.response("POST")
+	if resp.StatusCode != 413 || !resp.Close {
+		t.Errorf("%s, close %v", resp.Status, resp.Close)
+	}
+	if rest, err := io.ReadAll(c); len(rest) > 0 || err != nil {
+		t.Errorf("then %q, %v", rest, err)
+	}
+}
+
+func TestBodyThatCannotBeRead(t *testing.T) {
+	for _, body := range []string{"zz\r\n", "4\r\nabcdXY", "+4\r\nabcd\r\n0\r\n\r\n"} {
+		w := newWorld(t)
+		o := w.origin("http", func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+		c := w.dial()
+		c.send("POST " + o.URL + "/ HTTP/1.1\r\nHost: " + o.host() + "\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+		if resp, _ := c.response("POST"); shape(resp) != "400 http_request_error" {
+			t.Errorf("%q: %s", body, shape(resp))
+		}
+	}
+}
+
+// A header does not wait for a body that takes its time.
+func TestHeaderThatIsAheadOfItsBody(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		for _, length := range []string{"", "4"} {
+			w := newWorld(t)
+			seen := make(chan struct{})
+			o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+				if length != "" {
+					w.Header().Set("Content-Length", length)
+				}
+				w.WriteHeader(200)
+				w.(http.Flusher).Flush()
+				<-seen
+				io.WriteString(w, "body")
+			})
+			resp, err := w.client(version).Get(o.URL + "/")
+			must(t, err)
+			close(seen)
+			if body, _ := io.ReadAll(resp.Body); string(body) != "body" {
+				t.Errorf("body %q", body)
+			}
+			resp.Body.Close()
+		}
+	})
+}
+
+// Origins that break HTTP's rules are answered for, not imitated.
+func TestOddOrigins(t *testing.T) {
+	w := newWorld(t)
+	var answer string
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, _ := w.(http.Hijacker).Hijack()
+		rw.WriteString(answer)
+		rw.Flush()
+		conn.Close()
+	})
+	for _, test := range []struct{ answer, want, body string }{
+		{"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "502 http_protocol_error", ""},
+		{"HTTP/1.1 000 Nothing\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "502 http_protocol_error", ""},
+		{"HTTP/1.1 426 Upgrade Required\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nno", "426 ", "no"},
+		{"HTTP/1.1 799 Odd\r\nContent-Length: 2\r\n\r\nok", "799 ", "ok"},
+	} {
+		answer = test.answer
+		resp, body := get(t, w.client("h1"), o.URL+"/")
+		if shape(resp) != test.want || test.body != "" && body != test.body || resp.Header.Get("Content-Encoding") != "" {
+			t.Errorf("%q: %s %q", test.answer, shape(resp), body)
+		}
+		if resp.ContentLength < 0 {
+			t.Errorf("%q: the answer's length is not stated", test.answer)
+		}
+	}
+}
+
+// Connection takes no field away by which a request is judged or known.
+func TestConnectionNamesTheWrongFields(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("http", nil)
+	c := w.dial()
+	c.send("GET " + o.URL + "/public HTTP/1.1\r\nHost: " + o.host() + "\r\nUser-Agent: Bot/1\r\nVia: 1.1 other\r\nConnection: User-Agent, Via, Host, X-Drop\r\nX-Drop: 1\r\n\r\n")
+	c.response("GET")
+	h := o.seen[0].Header
+	if h.Get("User-Agent") != "Bot/1" || h["X-Drop"] != nil || len(h["Via"]) != 2 {
+		t.Errorf("the origin saw %v", h)
+	}
+}
+
+// What a client says in trailers stays between it and the proxy, where it would in
+// headers.
+func TestCredentialsInTrailers(t *testing.T) {
+	w := newWorld(t)
+	trailers := make(chan http.Header, 1)
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		trailers <- r.Trailer
+	})
+	r, _ := http.NewRequest("POST", o.URL+"/", io.MultiReader(strings.NewReader("body")))
+	r.Trailer = http.Header{"Proxy-Authorization": {"Basic c2VjcmV0"}, "X-Sum": {"1"}}
+	resp, err := w.client("h1").Do(r)
+	must(t, err)
+	resp.Body.Close()
+	if got := <-trailers; got.Get("Proxy-Authorization") != "" || got.Get("X-Sum") != "1" {
+		t.Errorf("the origin saw the trailers %v", got)
+	}
+}
+
+// A WebSocket is judged like any request, and then left alone.
 func TestWebSocket(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			w := newWorld(t)
+			o := w.origin(scheme, func(w http.ResponseWriter, r *http.Request) {
+				conn, err := websocket.Accept(w, r, nil)
+				if err != nil {
+					return
+				}
+				defer conn.CloseNow()
+				conn.SetReadLimit(-1)
+				for {
+					kind, message, err := conn.Read(r.Context())
+					if err != nil || conn.Write(r.Context(), kind, message) != nil {
+						return
+					}
+				}
+			})
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			options := &websocket.DialOptions{HTTPClient: w.client("h1")}
+			conn, _, err := websocket.Dial(ctx, o.URL+"/socket", options)
+			must(t, err)
+			conn.SetReadLimit(-1)
+			for _, size := range []int{0, 1, 1 << 20} {
+				want := bytes.Repeat([]byte("x"), size)
+				must(t, conn.Write(ctx, websocket.MessageBinary, want))
+				if _, got, err := conn.Read(ctx); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("a message of %d octets came back as %d, %v", size, len(got), err)
+				}
+			}
+			must(t, conn.Close(websocket.StatusNormalClosure, ""))
+			w.log.wait(t, `"message":"request"`, "/socket", `"status":101`)
+
+			_, resp, err := websocket.Dial(ctx, o.URL+"/private/socket", options)
+			if err == nil || resp == nil || resp.StatusCode != 403 {
+				t.Errorf("a disallowed WebSocket: %v", err)
+			}
+			if pages := o.pages(); len(pages) != 1 {
+				t.Errorf("the origin was asked for %q", pages)
+			}
+		})
+	}
+}
+
+// What a client sends right after its handshake request is not lost.
+func TestWebSocketThatDoesNotWait(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, _ := w.(http.Hijacker).Hijack()
@@ -418,6 +661,46 @@ func TestWebSocket(t *testing.T) {
 		t.Errorf("answer: %q", answer)
 	}
 }
+
+// Bodies of any length go both ways in constant memory.
+func TestLongBodiesTakeNoMemory(t *testing.T) {
+	const size = 100 << 20
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			if n, err := io.Copy(io.Discard, r.Body); r.Method == "POST" && (n != size || err != nil) {
+				http.Error(w, fmt.Sprint(n, err), http.StatusBadRequest)
+				return
+			}
+			io.Copy(w, io.LimitReader(zeros{}, size))
+		})
+		var before, during runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		resp, err := w.client(version).Post(o.URL+"/", "application/octet-stream", io.LimitReader(zeros{}, size))
+		must(t, err)
+		defer resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Fatalf("the upload ended with %s", resp.Status)
+		}
+		half, err := io.CopyN(io.Discard, resp.Body, size/2)
+		must(t, err)
+		runtime.ReadMemStats(&during)
+		rest, err := io.Copy(io.Discard, resp.Body)
+		must(t, err)
+		if half+rest != size {
+			t.Errorf("%d octets came back", half+rest)
+		}
+		if grown := int64(during.HeapSys) - int64(before.HeapSys); grown > size/3 {
+			t.Errorf("the heap grew by %d MiB", grown>>20)
+		}
+	})
+}
+
+// zeros is an endless body.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // Upstream failures get the status and the error type of RFC 9209.
 func TestUpstreamFailures(t *testing.T) {

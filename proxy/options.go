@@ -24,10 +24,6 @@ func DefaultClients() Clients {
 	}}
 }
 
-// Validate is here for the sake of a uniform configuration: a prefix that can
-// be read is a good one.
-func (c Clients) Validate() error { return nil }
-
 // admits reports whether a client at addr may use the proxy.
 func (c Clients) admits(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")

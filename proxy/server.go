@@ -45,7 +45,9 @@ type Server struct {
 	inside  *handoff     // leads from outer to inner
 	tls     *tls.Config
 
-	hijacked connections // in the hands of neither
+	// Connections that neither server looks after: tunnels in which nothing has
+	// been asked yet, and WebSockets.
+	unread, hijacked connections
 
 	connections prometheus.Gauge
 	distrust    *distrust
@@ -71,12 +73,13 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	s.home = s.newHome()
 	s.tls = &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"},
+		NextProtos:     []string{"h2", "http/1.1", "http/1.0"},
 		GetCertificate: s.leaf,
 	}
 	s.outer = s.newHTTPServer(s.serveOuter)
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
+	s.inner.ConnState = s.watchTrust
 	return s
 }
 
@@ -124,8 +127,11 @@ func ended(err error) error {
 // Shutdown stops accepting and lets the requests in flight end. When ctx ends
 // first, what is left is broken off and the context's error returned.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.unread.closeAll()
+	inner := make(chan error, 1)
+	go func() { inner <- s.inner.Shutdown(ctx) }()
 	err := s.outer.Shutdown(ctx)
-	err = errors.Join(err, s.inner.Shutdown(ctx))
+	err = errors.Join(err, <-inner)
 	select {
 	case <-s.hijacked.drained():
 	case <-ctx.Done():

@@ -41,9 +41,12 @@ func newTransport(opts Upstream, config *tls.Config) *http.Transport {
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   256,
 		ForceAttemptHTTP2:     true,
-		DisableCompression:    true,
+
+		MaxResponseHeaderBytes: 1 << 20,
+		DisableCompression:     true,
 	}
 }
 

@@ -117,7 +117,8 @@ type origin struct {
 
 const someDisallowed = "User-agent: *\nDisallow: /private\n"
 
-// origin starts a site over http or https. Its robots.txt refuses /private.
+// origin starts a site over http, https, or https without HTTP/2 ("https/1.1"). Its
+// robots.txt refuses /private.
 func (w *world) origin(scheme string, page http.HandlerFunc) *origin {
 	o := &origin{}
 	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -134,9 +135,9 @@ func (w *world) origin(scheme string, page http.HandlerFunc) *origin {
 		}
 		io.WriteString(rw, "page "+r.RequestURI)
 	}))
-	o.EnableHTTP2 = true
+	o.EnableHTTP2 = scheme == "https"
 	o.Config.ErrorLog = nil
-	if scheme == "https" {
+	if strings.HasPrefix(scheme, "https") {
 		o.StartTLS()
 	} else {
 		o.Start()
@@ -232,6 +233,27 @@ func (w *world) secure(host string, protocols ...string) *rawConn {
 	conn := tls.Client(w.tunnel(host), config)
 	must(w.t, conn.Handshake())
 	return &rawConn{w.t, conn, bufio.NewReader(conn)}
+}
+
+// gauge waits until a metric without labels has a value.
+func (w *world) gauge(name string, want float64) {
+	w.t.Helper()
+	var got float64
+	for range 1000 {
+		families, err := w.metrics.Gather()
+		must(w.t, err)
+		for _, f := range families {
+			if f.GetName() == name {
+				m := f.GetMetric()[0]
+				got = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+		if got == want {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	w.t.Errorf("%s is %v, want %v", name, got, want)
 }
 
 func get(t *testing.T, c *http.Client, url string) (*http.Response, string) {

@@ -5,21 +5,23 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
+	"time"
 )
 
 // responseWriter is what every door hands to goproxy. It counts what the client
-// gets, sends pieces of a body of unknown length as they come, and adds no
-// Content-Type of its own.
+// gets, sends each piece of a body as it comes, and adds no Content-Type of its
+// own.
 type responseWriter struct {
 	http.ResponseWriter
 	hijacked *connections
 	conn     net.Conn // once hijacked
 
-	head   bool // the request's method is HEAD
-	stream bool // the body's length is unknown
-	status int  // 0 until the header has been written
-	bytes  int64
+	head   bool  // the request's method is HEAD
+	length int64 // of the body, -1 if it is not stated
+	status int   // 0 until the header has been written
+	bytes  int64 // of the body, so far
 }
 
 func newResponseWriter(w http.ResponseWriter, r *http.Request, hijacked *connections) *responseWriter {
@@ -28,22 +30,31 @@ func newResponseWriter(w http.ResponseWriter, r *http.Request, hijacked *connect
 
 func (w *responseWriter) WriteHeader(status int) {
 	h := w.Header()
-	if status >= 200 || status == http.StatusSwitchingProtocols {
-		w.status = status
-		w.stream = h["Content-Length"] == nil
-		if h["Content-Type"] == nil {
-			h["Content-Type"] = nil // else net/http guesses one
-		}
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.status = status
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = nil // else net/http guesses one
+	}
+	var err error
+	if w.length, err = strconv.ParseInt(h.Get("Content-Length"), 10, 64); err != nil {
+		w.length = -1
 	}
 	w.ResponseWriter.WriteHeader(status)
+	if w.length < 0 && !w.head && status != http.StatusSwitchingProtocols {
+		w.flush()
+	}
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
-	if !w.head {
-		w.bytes += int64(n)
+	if w.head {
+		return n, err
 	}
-	if err == nil && w.stream {
+	w.bytes += int64(n)
+	if err == nil && w.bytes != w.length { // the last piece is sent when the handler ends
 		err = w.flush()
 	}
 	return n, err
@@ -54,7 +65,45 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 func (w *responseWriter) ReadFrom(body io.Reader) (int64, error) {
 	buf := buffers.Get().(*[32 << 10]byte)
 	defer buffers.Put(buf)
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{body}, buf[:])
+	n, err := w.readFirst(body, buf[:])
+	if err == io.EOF {
+		return n, nil
+	} else if err != nil {
+		return n, err
+	}
+	rest, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{body}, buf[:])
+	return n + rest, err
+}
+
+// patience is how long a header waits for the body's first piece, to go out
+// together with it.
+const patience = 5 * time.Millisecond
+
+// readFirst copies the first piece of a body. A header whose body takes its time
+// goes ahead of it.
+func (w *responseWriter) readFirst(body io.Reader, buf []byte) (int64, error) {
+	var (
+		mu    sync.Mutex
+		begun bool
+	)
+	ahead := time.AfterFunc(patience, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !begun {
+			w.flush()
+		}
+	})
+	n, err := body.Read(buf)
+	mu.Lock()
+	begun = true
+	mu.Unlock()
+	ahead.Stop()
+	if n > 0 {
+		if _, err := w.Write(buf[:n]); err != nil {
+			return int64(n), err
+		}
+	}
+	return int64(n), err
 }
 
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"robotsproxy/proxy/gate"
@@ -32,9 +34,8 @@ func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, err := s.Gate.Decide(r.Context(), gate.Ask{
-		URL:    query.Get("url"),
 		Target: target,
-		Agents: query["agent"],
+		Agents: slices.DeleteFunc(query["agent"], func(token string) bool { return token == "" }),
 	})
 	if err != nil {
 		writeProblem(w, http.StatusServiceUnavailable, err.Error())
@@ -45,7 +46,7 @@ func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
 
 // policy shows one origin's policy with its robots.txt.
 func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
-	origin, err := robots.ParseOrigin(r.URL.Query().Get("origin"))
+	origin, err := robots.ParseOrigin(strings.TrimSuffix(r.URL.Query().Get("origin"), "/"))
 	if err != nil {
 		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("origin: %v", err))
 		return
@@ -59,6 +60,9 @@ func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
 	default:
 		view := viewOf(p)
 		view.Text = string(p.Text)
+		if p.File != nil {
+			view.Sitemaps = p.File.Sitemaps()
+		}
 		writeJSON(w, http.StatusOK, "application/json", view)
 	}
 }
@@ -114,9 +118,9 @@ type policyView struct {
 	Sitemaps         []string       `json:"sitemaps,omitempty"`
 }
 
-// viewOf leaves the text out: a page of it may be half a gigabyte.
+// viewOf leaves out what is in the text: a page of texts may be half a gigabyte.
 func viewOf(p *policy.Policy) policyView {
-	v := policyView{
+	return policyView{
 		Origin:           p.Origin.String(),
 		Outcome:          p.Outcome,
 		Status:           p.Status,
@@ -127,10 +131,6 @@ func viewOf(p *policy.Policy) policyView {
 		NextTry:          p.NextTry.UTC(),
 		SHA256:           p.SHA256,
 	}
-	if p.File != nil {
-		v.Sitemaps = p.File.Sitemaps()
-	}
-	return v
 }
 
 // problem is an error of the API (RFC 9457).

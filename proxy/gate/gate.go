@@ -76,8 +76,7 @@ func New(rules Rules, policies Policies, log zerolog.Logger, metrics prometheus.
 
 // Ask is the question put to the gate: may this client have that URL?
 type Ask struct {
-	URL    string        // as it is shown to people: without credentials
-	Target robots.Target // what is judged of it
+	Target robots.Target
 
 	identity.Asker
 	// Agents stand in for the identity's product tokens, where somebody asks
@@ -101,7 +100,7 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *ide
 		tokens = id.Tokens(ask.UserAgent())
 	}
 	v := Verdict{
-		URL:       ask.URL,
+		URL:       ask.Target.String(),
 		Origin:    ask.Target.Origin.String(),
 		Agent:     tokens[0],
 		Identity:  name,

@@ -133,7 +133,7 @@ func ask(t *testing.T, url, userAgent string, agents ...string) gate.Ask {
 		t.Fatal(err)
 	}
 	asker := identity.Asker{Addr: netip.MustParseAddr("192.0.2.1"), Header: http.Header{"User-Agent": {userAgent}}}
-	return gate.Ask{URL: url, Target: target, Asker: asker, Agents: agents, Method: "GET"}
+	return gate.Ask{Target: target, Asker: asker, Agents: agents, Method: "GET"}
 }
 
 func newGate(t *testing.T, rules gate.Rules, policies gate.Policies, log zerolog.Logger, metrics prometheus.Registerer) *gate.Gate {

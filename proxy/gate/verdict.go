@@ -12,7 +12,7 @@ import (
 // in which `check --json`, the API and a refused client see it. The zero value
 // refuses.
 type Verdict struct {
-	URL      string `json:"url"`
+	URL      string `json:"url"` // without credentials
 	Origin   string `json:"origin"`
 	Agent    string `json:"agent"`              // the token that chose the group, else the first
 	Identity string `json:"identity,omitempty"` // by its name in the configuration

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestHealthAndCA(t *testing.T) {
+	w := start(t)
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nothing": 404} {
+		if status, body := w.get(path, "rebound.example"); status != want {
+			t.Errorf("%s: status %d, want %d: %s", path, status, want, body)
+		}
+	}
+	ca, err := os.ReadFile(w.caFile())
+	must(t, err)
+	if status, body := w.get("/ca.pem", "rebound.example"); status != 200 || body != string(ca) {
+		t.Errorf("/ca.pem: status %d: %s", status, body)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	w := start(t)
+	o := newOrigin(t, "http", shop(), nil)
+	w.curl(o.URL + "/products/1")
+	w.curl(o.URL + "/cart")
+	w.curl("http://" + deadAddress + "/")
+	for series, want := range map[string]string{
+		`robotsproxy_requests_total{identity="default",reason="no_rule",verdict="allowed"}`:        "1",
+		`robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"}`:        "1",
+		`robotsproxy_requests_total{identity="default",reason="unreachable",verdict="disallowed"}`: "1",
+		`robotsproxy_request_duration_seconds_count`:                                               "3",
+		`robotsproxy_robots_fetches_total{outcome="rules"}`:                                        "1",
+		`robotsproxy_robots_fetches_total{outcome="unreachable"}`:                                  "1",
+		`robotsproxy_robots_fetches_total{outcome="unavailable"}`:                                  "0",
+		`robotsproxy_robots_fetch_duration_seconds_count`:                                          "2",
+		`robotsproxy_policy_lookups_total{tier="fetch"}`:                                           "2",
+		`robotsproxy_policy_lookups_total{tier="memory"}`:                                          "1",
+		`robotsproxy_policy_lookups_total{tier="store"}`:                                           "0",
+		`robotsproxy_policies`:                  "2",
+		`robotsproxy_connections`:               "0",
+		`robotsproxy_client_tls_failures_total`: "0",
+	} {
+		w.wantMetric(series, want)
+	}
+	for _, series := range []string{"go_goroutines", "process_cpu_seconds_total"} {
+		if w.metric(series) == "" {
+			t.Errorf("%s is missing", series)
+		}
+	}
+}
+
+func TestVerdictOfTheAPI(t *testing.T) {
+	w := start(t)
+	o := newOrigin(t, "https", shop(), nil)
+	asked := "/api/v1/verdict?url=" + url.QueryEscape(o.URL+"/products/1")
+
+	v := w.ask(asked)
+	v.want(t, "url", o.URL+"/products/1", "origin", o.URL, "agent", "*", "identity", "default", "verdict", "allowed", "reason", "no_rule",
+		"group", "*", "robots_url", o.URL+"/robots.txt", "robots_status", 200, "rule", nil, "line", nil, "crawl_delay", nil)
+	for _, name := range []string{"robots_sha256", "fetched_at", "expires_at", "sitemaps"} {
+		if v[name] == nil {
+			t.Errorf("%s is missing in %v", name, v)
+		}
+	}
+	w.ask(asked+"&agent=Unheard-Of&agent=GreedyBot").want(t, "agent", "GreedyBot", "verdict", "disallowed", "rule", "Disallow: /", "line", 21)
+	w.ask(asked+"&agent=PartnerBot").want(t, "agent", "PartnerBot", "verdict", "allowed", "crawl_delay", 0.5)
+	w.ask("/api/v1/verdict?url=http://"+deadAddress+"/x").want(t, "verdict", "disallowed", "reason", "unreachable")
+	if o.robotsFetches() != 1 || len(o.pages()) != 0 {
+		t.Errorf("robots.txt was fetched %d times, and pages %q", o.robotsFetches(), o.pages())
+	}
+
+	// A client gets the same judgment.
+	wantRefused(t, w.curl("-A", "GreedyBot", o.URL+"/products/1"), `"Disallow: /" on line 21`)
+}
+
+func TestPolicyOfTheAPI(t *testing.T) {
+	w := start(t)
+	o := newOrigin(t, "http", shop(), nil)
+	asked := "/api/v1/policy?origin=" + url.QueryEscape(o.URL)
+	if status, body := w.get(asked); status != 404 {
+		t.Errorf("before any request: status %d: %s", status, body)
+	}
+	w.curl(o.URL + "/products/1")
+	p := w.ask(asked)
+	p.want(t, "origin", o.URL, "outcome", "rules", "status", 200, "text", readTestdata("robots/shop.txt"),
+		"sitemaps", "[https://shop.example/sitemap.xml https://shop.example/sitemap-news.xml]", "cause", nil, "unreachable_since", nil, "next_try", nil)
+
+	w.curl("http://" + deadAddress + "/")
+	p = w.ask("/api/v1/policy?origin=http://" + deadAddress)
+	p.want(t, "outcome", "unreachable", "cause", "connection refused", "status", nil, "fetched_at", nil, "expires_at", nil)
+	if p["unreachable_since"] == nil || p["next_try"] == nil {
+		t.Errorf("since when, and until when? %v", p)
+	}
+}
+
+func TestPoliciesOfTheAPI(t *testing.T) {
+	w := start(t)
+	w.ask("/api/v1/policies").want(t, "policies", "[]", "next", nil)
+	var origins []string
+	for range 5 {
+		o := newOrigin(t, "http", shop(), nil)
+		w.curl(o.URL + "/products/1")
+		origins = append(origins, o.URL)
+	}
+	for limit, pages := range map[string]int{"": 1, "1": 5, "2": 3, "5": 1, "1000": 1} {
+		var seen []string
+		n := 0
+		for after := ""; n == 0 || after != ""; n++ {
+			page := w.ask("/api/v1/policies?limit=" + limit + "&after=" + url.QueryEscape(after))
+			for _, p := range page["policies"].([]any) {
+				policy := object(p.(map[string]any))
+				policy.want(t, "outcome", "rules", "text", nil)
+				seen = append(seen, policy["origin"].(string))
+			}
+			after, _ = page["next"].(string)
+		}
+		if n != pages {
+			t.Errorf("limit %q: %d pages, want %d", limit, n, pages)
+		}
+		wantSame(t, "limit "+limit, seen, origins)
+	}
+}
+
+func TestErrorsOfTheAPI(t *testing.T) {
+	w := start(t)
+	for path, want := range map[string]int{
+		"/api/v1/verdict":                               400,
+		"/api/v1/verdict?url=products":                  400,
+		"/api/v1/verdict?url=gopher://example.com/":     400,
+		"/api/v1/verdict?url=http://example.com:99999/": 400,
+		"/api/v1/policy":                                400,
+		"/api/v1/policy?origin=http://example.com/x":    400,
+		"/api/v1/policy?origin=https://nobody.example":  404,
+		"/api/v1/policies?limit=0":                      400,
+		"/api/v1/policies?limit=many":                   400,
+		"/api/v1/policies?limit=100000":                 400,
+		"/api/v1/nothing":                               404,
+		"/api/v1/":                                      404,
+	} {
+		status, body := w.get(path)
+		var problem struct {
+			Title, Detail string
+			Status        int
+		}
+		if err := json.Unmarshal([]byte(body), &problem); err != nil || status != want || problem.Status != want || problem.Title == "" || problem.Detail == "" {
+			t.Errorf("%s: status %d, want %d: %s", path, status, want, body)
+		}
+	}
+	for host, want := range map[string]int{
+		"rebound.example": 403, "rebound.example:9090": 403, "localhost.example": 403, "": 200,
+		"localhost": 200, "LocalHost:9090": 200, "192.0.2.1": 200, "[2001:db8::1]:9090": 200, "127.0.0.1:1": 200,
+	} {
+		if status, body := w.get("/api/v1/policies", host); status != want {
+			t.Errorf("Host %q: status %d, want %d: %s", host, status, want, body)
+		}
+	}
+	if _, body := w.get("/api/v1/policies", "rebound.example"); !strings.Contains(body, "rebound.example") {
+		t.Errorf("the refusal does not name the host: %s", body)
+	}
+}

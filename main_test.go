@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(suite{m}, map[string]func(){"robotsproxy": main})
+}
+
+// program is the file of the built program.
+var program string
+
+// suite builds the program before the tests and looks for what they left
+// behind.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	dir, err := os.MkdirTemp("", "robotsproxy-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "robotsproxy")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the program: %v\n%s", err, out)
+		return 1
+	}
+	code := s.m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// TestCommands runs the scripts in testdata/script. Besides testscript's own
+// commands they have:
+//
+//	exits CODE COMMAND…   the command ends with that exit code
+//	fetched N             $SITE has been asked N times for its robots.txt
+//
+// and the variables SITE, a web site whose robots.txt is in testdata/robots;
+// DOWN, one that refuses connections; and TAKEN, an address that is in use.
+func TestCommands(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"fetched": fetched,
+		},
+		Setup: func(env *testscript.Env) error {
+			site := newScriptSite()
+			env.Defer(site.Close)
+			env.Values[scriptSiteKey{}] = site
+			taken, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { taken.Close() })
+			env.Setenv("SITE", site.URL)
+			env.Setenv("DOWN", "http://"+deadAddress)
+			env.Setenv("TAKEN", taken.Addr().String())
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("TZ", "America/New_York")             // times are in UTC all the same
+			env.Setenv("GORACE", "atexit_sleep_ms=10")       // a second is the default
+			env.Setenv("http_proxy", "http://"+deadAddress)  // not ours to heed
+			env.Setenv("https_proxy", "http://"+deadAddress) // in a sidecar it is this proxy
+			return nil
+		},
+	})
+}
+
+// deadAddress is one where nobody listens: a port that only the superuser may
+// take, and that no service has.
+const deadAddress = "127.0.0.1:1"
+
+type scriptSiteKey struct{}
+
+type scriptSite struct {
+	*httptest.Server
+	fetches atomic.Int32
+}
+
+func newScriptSite() *scriptSite {
+	s := &scriptSite{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/robots.txt" {
+			http.Error(w, "check asks for no page", http.StatusTeapot)
+			return
+		}
+		s.fetches.Add(1)
+		io.WriteString(w, readTestdata("robots/shop.txt"))
+	}))
+	return s
+}
+
+func readTestdata(name string) string {
+	text, err := os.ReadFile(filepath.Join("testdata", filepath.FromSlash(name)))
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func fetched(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: fetched N")
+	}
+	if got := strconv.Itoa(int(ts.Value(scriptSiteKey{}).(*scriptSite).fetches.Load())); got != args[0] {
+		ts.Fatalf("robots.txt has been asked for %s times, want %s", got, args[0])
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"sync"
+)
+
+// upload is the body of a request on its way to the origin. The transport reads
+// it, and may still do so when the origin has answered. Its nil value is that of
+// a request without a body.
+type upload struct {
+	io.ReadCloser
+	request *http.Request
+
+	mu    sync.Mutex
+	left  int64 // octets to come; negative if that is not known
+	ended bool
+	err   error
+}
+
+func newUpload(r *http.Request) *upload {
+	return &upload{ReadCloser: r.Body, request: r, left: r.ContentLength}
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.left > 0 {
+		u.left -= int64(n)
+	}
+	switch {
+	case err == io.EOF:
+		u.ended = true
+		for _, name := range hopByHop { // trailers have come
+			delete(u.request.Trailer, name)
+		}
+	case err != nil:
+		u.err = err
+	}
+	return n, err
+}
+
+// whole reports whether all of the body has been read.
+func (u *upload) whole() bool {
+	if u == nil {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ended || u.left == 0
+}
+
+// malformed says why the client's body could not be read; nil if it could so far.
+func (u *upload) malformed() error {
+	if u == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}
+
+// download is the body of a response. It notices where upstream cuts it short:
+// goproxy does not.
+type download struct {
+	io.ReadCloser
+	x *exchange
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		d.x.cut = err
+	}
+	return n, err
+}
