@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -35,19 +36,22 @@ type fetcher struct {
 	places    chan struct{} // holds one value for each fetch under way
 }
 
-// fetch asks the origin. The error is that of ctx: a fetch that it ends says
-// nothing about the origin.
-func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, userAgent string) (found, error) {
+// fetch asks the origin. The error is that of ctx, as a fetch that it ends says
+// nothing about the origin, or errUnwanted if that has ended before there was a
+// place.
+func (f *fetcher) fetch(ctx, unwanted context.Context, origin robots.Origin, userAgent string) (found, error) {
 	select {
 	case f.places <- struct{}{}:
 		defer func() { <-f.places }()
 	case <-ctx.Done():
 		return found{}, ctx.Err()
+	case <-unwanted.Done():
+		return found{}, errUnwanted
 	}
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
-	visit := visit{fetcher: f, ctx: limited, userAgent: userAgent}
+	visit := visit{fetcher: f, ctx: limited, userAgent: userAgent, patience: min(maxPatience, f.opts.FetchTimeout/10)}
 	got, err := visit.robots(origin)
 	if ctx.Err() != nil {
 		return found{}, ctx.Err()
@@ -67,6 +71,7 @@ type visit struct {
 	*fetcher
 	ctx       context.Context
 	userAgent string
+	patience  time.Duration // left for bodies that say nothing
 }
 
 func (v *visit) robots(origin robots.Origin) (found, error) {
@@ -74,7 +79,7 @@ func (v *visit) robots(origin robots.Origin) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	defer discard(resp)
+	defer v.discard(resp)
 	got := found{
 		answered: true,
 		status:   resp.StatusCode,
@@ -112,7 +117,7 @@ func (v *visit) follow(address string) (resp *http.Response, astray string, err 
 		if resp, err = v.get(address); err != nil {
 			return nil, "", err
 		}
-		if _, given := v.opts.Statuses[resp.StatusCode]; given || !redirects(resp.StatusCode) {
+		if _, given := v.opts.Statuses[resp.StatusCode]; given || resp.StatusCode/100 != 3 {
 			return resp, "", nil
 		}
 		next, err := target(address, resp.Header.Get("Location"))
@@ -124,15 +129,21 @@ func (v *visit) follow(address string) (resp *http.Response, astray string, err 
 		case len(seen) > v.opts.MaxRedirects:
 			return resp, fmt.Sprintf("more than %d redirects", v.opts.MaxRedirects), nil
 		}
-		discard(resp)
+		v.discard(resp)
 		address = next
 	}
 }
 
+// maxLocation is more than any web address that works.
+const maxLocation = 8 << 10
+
 // target resolves what a redirect names.
 func target(from, location string) (string, error) {
-	if location == "" {
+	switch {
+	case location == "":
 		return "", errors.New("a redirect to nowhere")
+	case len(location) > maxLocation:
+		return "", fmt.Errorf("a redirect to an address of more than %d octets", maxLocation)
 	}
 	base, err := url.Parse(from)
 	if err != nil {
@@ -166,7 +177,7 @@ func (v *visit) read(resp *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return robots.Cut(body, v.opts.MaxBytes), nil
+	return bytes.Clone(robots.Cut(body, v.opts.MaxBytes)), nil // without what ReadAll holds in reserve
 }
 
 // failsForMissing reports whether the origin answers 5xx for a page that
@@ -182,15 +193,27 @@ func (v *visit) statusOf(address string) int {
 	if err != nil {
 		return 0
 	}
-	discard(resp)
+	v.discard(resp)
 	return resp.StatusCode
 }
 
+// A body that says nothing is read before it is closed if it is that short and
+// comes within so long, counted over all requests of a visit.
+const (
+	maxDiscarded = 4 << 10
+	maxPatience  = 100 * time.Millisecond
+)
+
 // discard closes a response. A short body is read first, so that its
-// connection can be used again.
-func discard(resp *http.Response) {
-	if resp.ContentLength <= 4<<10 && resp.ContentLength >= 0 {
+// connection can be used again. That of a 101, which is the connection itself
+// and may never end, has the length 0.
+func (v *visit) discard(resp *http.Response) {
+	if resp.ContentLength > 0 && resp.ContentLength <= maxDiscarded && v.patience > 0 {
+		begun := time.Now()
+		late := time.AfterFunc(v.patience, func() { resp.Body.Close() })
 		io.Copy(io.Discard, resp.Body)
+		late.Stop()
+		v.patience -= time.Since(begun)
 	}
 	resp.Body.Close()
 }

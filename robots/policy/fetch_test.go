@@ -40,7 +40,7 @@ func originOf(t testing.TB, address string) robots.Origin {
 
 func fetchFrom(t *testing.T, opts Options, address string) found {
 	t.Helper()
-	got, err := newFetcher(opts).fetch(t.Context(), originOf(t, address), "ExampleBot/1.0")
+	got, err := newFetcher(opts).fetch(t.Context(), t.Context(), originOf(t, address), "ExampleBot/1.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +91,12 @@ func TestFetchByStatus(t *testing.T) {
 		{Defaults(), 200, Rules, ""},
 		{Defaults(), 203, Rules, ""},
 		{Defaults(), 206, Rules, ""},
-		{Defaults(), 300, Unreachable, "300 Multiple Choices"},
-		{Defaults(), 304, Unreachable, "304 Not Modified"},
+		{Defaults(), 300, Unavailable, "a redirect to nowhere"},
 		{Defaults(), 302, Unavailable, "a redirect to nowhere"},
+		{Defaults(), 304, Unavailable, "a redirect to nowhere"},
+		{Defaults(), 305, Unavailable, "a redirect to nowhere"},
+		{Defaults(), 306, Unavailable, "a redirect to nowhere"},
+		{Defaults(), 399, Unavailable, "a redirect to nowhere"},
 		{Defaults(), 400, Unavailable, ""},
 		{Defaults(), 401, Unavailable, ""},
 		{Defaults(), 404, Unavailable, ""},
@@ -154,6 +157,8 @@ func TestFetchFollowsRedirects(t *testing.T) {
 		{"one", map[string]string{"/robots.txt": "/a"}, 301, Rules, "end /a"},
 		{"other origin", map[string]string{"/robots.txt": elsewhere + "/b#c"}, 302, Rules, "Disallow: /b"},
 		{"user name left out", map[string]string{"/robots.txt": strings.Replace(elsewhere, "//", "//me:secret@", 1) + "/b"}, 302, Rules, "Disallow: /b"},
+		{"of no kind that is known", map[string]string{"/robots.txt": "/a"}, 399, Rules, "end /a"},
+		{"choices", map[string]string{"/robots.txt": "/a"}, 300, Rules, "end /a"},
 		{"relative", map[string]string{"/robots.txt": "x/y", "/x/y": "../z?q"}, 307, Rules, "end /z?q"},
 		{"five", map[string]string{"/robots.txt": "/1", "/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5"}, 308, Rules, "end /5"},
 		{"six", map[string]string{"/robots.txt": "/1", "/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5", "/5": "/6"}, 303, Unavailable, "more than 5 redirects"},
@@ -162,6 +167,8 @@ func TestFetchFollowsRedirects(t *testing.T) {
 		{"other scheme", map[string]string{"/robots.txt": "ftp://example.com/robots.txt"}, 301, Unavailable, "a redirect to what is no web address"},
 		{"no address", map[string]string{"/robots.txt": "http://[::1/"}, 301, Unavailable, "a redirect to what is no web address"},
 		{"no host", map[string]string{"/robots.txt": "http:///robots.txt"}, 301, Unavailable, "a redirect to what is no web address"},
+		{"long", map[string]string{"/robots.txt": "/" + strings.Repeat("x", maxLocation-1)}, 301, Rules, "end /" + strings.Repeat("x", maxLocation-1)},
+		{"too long", map[string]string{"/robots.txt": "/" + strings.Repeat("x", maxLocation)}, 301, Unavailable, "a redirect to an address of more than 8192 octets"},
 		{"dead end", map[string]string{"/robots.txt": "http://127.0.0.1:1/"}, 301, Unreachable, "connection refused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -196,12 +203,12 @@ func TestFetchFollowsRedirects(t *testing.T) {
 func TestFetchOfBrokenResponses(t *testing.T) {
 	for _, test := range []struct{ name, response, cause string }{
 		{"no response", "", "connection closed without a response"},
-		{"a protocol nobody asked for", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching Protocols"},
 		{"no status line", "what?\r\n\r\n", "malformed HTTP"},
 		{"cut within the header", "HTTP/1.1 200 OK\r\nContent-", "malformed"},
 		{"cut within the body", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + someRules, "response cut short"},
 		{"broken chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nUser-\r\nzz\r\n", "invalid byte in chunk length"},
 		{"last chunk missing", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nUser-\r\n", "response cut short"},
+		{"more than gzip", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 43\r\n\r\n" + gzipped("") + strings.Repeat("ab", 10), "broken gzip"},
 		{"no gzip", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 13\r\n\r\nUser-agent: *", "broken gzip"},
 		{"brotli", "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nabc", "Content-Encoding br"},
 		{"twice", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: 3\r\n\r\nabc", "Content-Encoding gzip, gzip"},
@@ -213,6 +220,21 @@ func TestFetchOfBrokenResponses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a protocol nobody asked for", func(t *testing.T) {
+		got := fetchFrom(t, Defaults(), serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			conn.Read(make([]byte, 1)) // until the other side closes it
+		}))
+		if got.outcome != Unreachable || got.cause != "101 Switching Protocols" {
+			t.Errorf("got %+v", got)
+		}
+	})
 	t.Run("404 with a body cut short", func(t *testing.T) {
 		got := fetchFrom(t, Defaults(), serveRaw(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"))
 		if got.outcome != Unavailable {
@@ -227,16 +249,17 @@ func TestFetchOfBrokenResponses(t *testing.T) {
 	})
 }
 
+func gzipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	io.WriteString(w, text)
+	w.Close()
+	return b.String()
+}
+
 func TestFetchReadsSoMuch(t *testing.T) {
 	opts := with(func(o *Options) { o.MaxBytes = 100 })
 	line := "Disallow: /" + strings.Repeat("x", 28) + "\n" // 40 octets
-	gzipped := func(text string) string {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		io.WriteString(w, text)
-		w.Close()
-		return b.String()
-	}
 	for _, test := range []struct {
 		name, body, encoding, want string
 	}{
@@ -244,6 +267,8 @@ func TestFetchReadsSoMuch(t *testing.T) {
 		{"cut line dropped", line + line + line, "", line + line},
 		{"gzip", gzipped(line), "gzip", line},
 		{"x-gzip", gzipped(line), "X-GZip", line},
+		{"gzip, several members", gzipped(line) + gzipped(line), "gzip", line + line},
+		{"gzip, padded", gzipped(line) + "\x00\x00\x00", "gzip", line},
 		{"bomb", gzipped(line + line + strings.Repeat("y", 64<<20)), "gzip", line + line},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -255,6 +280,9 @@ func TestFetchReadsSoMuch(t *testing.T) {
 			}))
 			if got.outcome != Rules || string(got.body) != test.want {
 				t.Errorf("got %s (%s) and %q, want %q", got.outcome, got.cause, got.body, test.want)
+			}
+			if cap(got.body) > len(got.body)+64 {
+				t.Errorf("room for %d octets is held for %d", cap(got.body), len(got.body))
 			}
 		})
 	}
@@ -299,7 +327,7 @@ func TestFetchHasItsTime(t *testing.T) {
 		f.places <- struct{}{}
 		time.AfterFunc(200*time.Millisecond, func() { <-f.places })
 		address := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, someRules) })
-		got, err := f.fetch(t.Context(), originOf(t, address), "ExampleBot")
+		got, err := f.fetch(t.Context(), t.Context(), originOf(t, address), "ExampleBot")
 		if err != nil || got.outcome != Rules {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -307,10 +335,41 @@ func TestFetchHasItsTime(t *testing.T) {
 	t.Run("whoever ends it says nothing about the origin", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		address := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-		if got, err := newFetcher(Defaults()).fetch(ctx, originOf(t, address), "ExampleBot"); err != context.Canceled {
+		if got, err := newFetcher(Defaults()).fetch(ctx, ctx, originOf(t, address), "ExampleBot"); err != context.Canceled {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
+}
+
+// What is short and does not come is not waited for.
+func TestFetchDoesNotWaitForBodiesThatSayNothing(t *testing.T) {
+	opts := with(func(o *Options) { o.FetchTimeout = 5 * time.Second })
+	for _, test := range []struct {
+		name   string
+		status int
+		want   Outcome
+	}{
+		{"404", 404, Unavailable},
+		{"redirects", 302, Rules},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			begun := time.Now()
+			got := fetchFrom(t, opts, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/robots.txtxxxxx" {
+					io.WriteString(w, someRules)
+					return
+				}
+				w.Header().Set("Content-Length", "10")
+				w.Header().Set("Location", r.URL.Path+"x")
+				w.WriteHeader(test.status)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}))
+			if took := time.Since(begun); got.outcome != test.want || took > time.Second {
+				t.Errorf("got %s (%s) after %v", got.outcome, got.cause, took)
+			}
+		})
+	}
 }
 
 func TestFetchThatFindsNobody(t *testing.T) {
@@ -321,15 +380,28 @@ func TestFetchThatFindsNobody(t *testing.T) {
 	plain := serve(t, http.NotFound)
 	for _, test := range []struct{ address, cause string }{
 		{"http://127.0.0.1:1", "connection refused"},
-		{"http://nowhere.invalid", "no such host"},
 		{untrusted.URL, "certificate not trusted: x509: certificate signed by unknown authority"},
 		{strings.Replace(plain, "http:", "https:", 1), "first record does not look like a TLS handshake"},
 	} {
 		got := fetchFrom(t, Defaults(), test.address)
 		if got.outcome != Unreachable || !strings.Contains(got.cause, test.cause) {
-			if test.cause != "no such host" { // where there is no name server at all, it is another error
-				t.Errorf("%s: got %+v, want %q", test.address, got, test.cause)
-			}
+			t.Errorf("%s: got %+v, want %q", test.address, got, test.cause)
+		}
+	}
+}
+
+// What a name server says is not for a test to rely on.
+func TestCauseOfALookup(t *testing.T) {
+	for _, test := range []struct {
+		err  net.DNSError
+		want string
+	}{
+		{net.DNSError{Err: "no such host", Name: "nowhere.example", IsNotFound: true}, "no such host"},
+		{net.DNSError{Err: "server misbehaving", Name: "nowhere.example", Server: "10.0.0.1:53"}, "the name could not be looked up"},
+	} {
+		err := fmt.Errorf("getting it: %w", &net.OpError{Op: "dial", Net: "tcp", Err: &test.err})
+		if got := cause(err); got != test.want {
+			t.Errorf("%v: %q, want %q", err, got, test.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"robotsproxy/robots"
@@ -11,23 +12,22 @@ import (
 // that does not do, to the origin itself. There is one at a time for an
 // origin, whoever waits for it.
 type flight struct {
-	meanwhile *Judgement    // what a refresh leaves in force; nil: nothing
+	meanwhile *entry        // what a refresh leaves in force; nil: nothing
 	done      chan struct{} // closed when the rest is there
 
-	judgement *Judgement
+	entry     *entry
+	judgement *Judgement // of entry
 	fetched   bool
 	err       error
+
+	waiting  int             // how many started it and have not left; who starts a refresh never does
+	unwanted context.Context // ends when all have left
+	giveUp   context.CancelFunc
 }
 
-// wait returns the flight's error, or that of ctx if it ends first.
-func (f *flight) wait(ctx context.Context) error {
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// errUnwanted ends a flight that nobody waited for any more. Whoever has come
+// since then starts another.
+var errUnwanted = errors.New("nobody waits for it")
 
 // flights are those under way. It is singleflight with what a keeper needs
 // besides: flights that nobody waits for and that leave nothing behind for
@@ -49,13 +49,15 @@ func newFlights() *flights {
 
 // start returns the origin's flight. If there is none it begins one, which fly
 // fills in; meanwhile is what is in force until then, if anything is.
-func (fs *flights) start(origin robots.Origin, meanwhile *Judgement, fly func(context.Context, *flight)) *flight {
+func (fs *flights) start(origin robots.Origin, meanwhile *entry, fly func(context.Context, *flight)) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f, ok := fs.underWay[origin]; ok {
+		f.waiting++
 		return f
 	}
-	f := &flight{meanwhile: meanwhile, done: make(chan struct{})}
+	f := &flight{meanwhile: meanwhile, done: make(chan struct{}), waiting: 1}
+	f.unwanted, f.giveUp = context.WithCancel(fs.ctx)
 	if fs.closed {
 		f.err = ErrClosed
 		close(f.done)
@@ -68,8 +70,25 @@ func (fs *flights) start(origin robots.Origin, meanwhile *Judgement, fly func(co
 		delete(fs.underWay, origin)
 		fs.mu.Unlock()
 		close(f.done)
+		f.giveUp()
 	})
 	return f
+}
+
+// wait returns the error of a flight that was started, or that of ctx if it
+// ends first.
+func (fs *flights) wait(ctx context.Context, f *flight) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
+		f.giveUp()
+	}
+	return ctx.Err()
 }
 
 // close ends all flights and waits for their ends.

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"net/http"
 	"time"
 
 	"robotsproxy/robots/store"
@@ -21,14 +20,6 @@ const (
 type Judgement struct {
 	Policy Policy // without Origin and File
 	Need   Need
-	// The judgement is the same at any time from At until before Until, which
-	// is zero if it stays so for ever.
-	At, Until time.Time
-}
-
-// Holds reports whether judging again would lead to the same.
-func (j *Judgement) Holds(now time.Time) bool {
-	return !now.Before(j.At) && (j.Until.IsZero() || now.Before(j.Until))
 }
 
 // Judge says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It
@@ -44,14 +35,17 @@ func (j *Judgement) Holds(now time.Time) bool {
 // Between failures nothing is needed until the next try is due.
 func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 	now = now.Round(0) // wall time: a suspended machine ages lifetimes too
-	c := clock{now: now}
+	passed := func(t time.Time) bool { return !now.Before(t) }
 	outcome, allow := o.meaning(rec.Status)
+	if outcome == Rules && rec.SHA256 == "" {
+		outcome = None // the status meant something else then, and its text was not read
+	}
 	answered := outcome != None && outcome != Unreachable
 	expires := o.expiry(rec)
 	// A record from the future was written by a clock that was wrong, and so
 	// was a next try that is further away than any wait.
-	fresh := answered && c.passed(rec.FetchedAt) && !c.passed(expires)
-	held := c.passed(rec.NextTry.Add(-o.RetryMax)) && !c.passed(rec.NextTry)
+	fresh := answered && passed(rec.FetchedAt) && !passed(expires)
+	held := passed(rec.NextTry.Add(-o.RetryMax)) && !passed(rec.NextTry)
 
 	p := Policy{
 		Outcome: outcome, AllowAll: allow,
@@ -62,7 +56,7 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 	need := NeedNothing
 	switch {
 	case fresh:
-		if c.passed(expires.Add(-expires.Sub(rec.FetchedAt)/4)) && !held {
+		if passed(expires.Add(-expires.Sub(rec.FetchedAt)/4)) && !held {
 			need = NeedRefresh
 		}
 	case rec.FailedSince.IsZero():
@@ -74,11 +68,10 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 		p.AllowAll, need = false, NeedFetch
 	default:
 		p.Status = rec.FailedStatus
-		if !c.passed(rec.FailedSince) {
+		if !passed(rec.FailedSince) {
 			p.UnreachableSince = now
-			c.until = now
 		}
-		p.Outcome, need = o.failing(&c, p.UnreachableSince, outcome == Rules)
+		p.Outcome, need = o.failing(now.Sub(p.UnreachableSince), outcome == Rules)
 		p.AllowAll = p.Outcome == UnreachableExpired
 		if p.Outcome == Rules {
 			p.Status = rec.Status
@@ -90,16 +83,16 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 	if p.Outcome == Rules {
 		p.Text, p.SHA256 = rec.Body, rec.SHA256
 	}
-	return Judgement{Policy: p, Need: need, At: now, Until: c.until}
+	return Judgement{Policy: p, Need: need}
 }
 
-// failing is what a robots.txt comes to that has been unreachable since then
+// failing is what a robots.txt comes to that has been unreachable for so long
 // and whose last answer is over, and the fetch to make once one is due.
-func (o Options) failing(c *clock, since time.Time, isText bool) (Outcome, Need) {
+func (o Options) failing(so time.Duration, isText bool) (Outcome, Need) {
 	switch {
-	case isText && c.passed(since.Add(o.DisallowFor)):
+	case isText && so >= o.DisallowFor:
 		return Rules, NeedRefresh
-	case !isText && c.passed(since.Add(o.AllowAfter)):
+	case !isText && so >= o.AllowAfter:
 		return UnreachableExpired, NeedRefresh
 	}
 	return Unreachable, NeedFetch
@@ -130,22 +123,12 @@ func (o Options) meaning(status int) (outcome Outcome, allow bool) {
 		return None, false
 	case status/100 == 2:
 		return Rules, false
-	case status/100 == 4, redirects(status):
+	case status/100 == 3, status/100 == 4:
 		return Unavailable, true // a redirect that ends a fetch leads nowhere
 	case status/100 == 5 && o.Soft5xx:
 		return Unavailable, true // the fetch has seen that it is one of those sites
 	}
 	return Unreachable, false
-}
-
-// redirects reports whether a response of this status is to be followed.
-func redirects(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
 }
 
 // learn is the record after a fetch that ended now. random, in [0,1), spreads
@@ -161,6 +144,9 @@ func (o Options) learn(rec store.Record, got found, now time.Time, random float6
 	if rec.FailedSince.IsZero() || rec.FailedSince.After(now) {
 		rec.FailedSince = now
 	}
+	if rec.FetchedAt.After(now) {
+		rec.ExpiresAt = rec.FetchedAt // by a clock that was wrong: never fresh again, but a copy still
+	}
 	rec.Failures++
 	rec.FailedStatus, rec.Cause = got.status, got.cause
 	rec.NextTry = now.Add(o.backoff(rec.Failures, random)).Truncate(time.Millisecond)
@@ -175,18 +161,4 @@ func (o Options) backoff(failures int, random float64) time.Duration {
 	longest = min(longest, float64(o.RetryMax))
 	shortest := max(float64(o.RetryMin), longest/2)
 	return time.Duration(shortest + random*(longest-shortest))
-}
-
-// A clock compares times with now, and knows when the first of the comparisons
-// would come out otherwise.
-type clock struct{ now, until time.Time }
-
-func (c *clock) passed(t time.Time) bool {
-	if !c.now.Before(t) {
-		return true
-	}
-	if c.until.IsZero() || t.Before(c.until) {
-		c.until = t
-	}
-	return false
 }

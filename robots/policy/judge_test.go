@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
@@ -28,6 +27,12 @@ func answered(status int) store.Record {
 	if status/100 == 2 {
 		rec.Body, rec.SHA256 = []byte("User-agent: *\nDisallow: /private/\n"), "5a1e"
 	}
+	return rec
+}
+
+// withoutText is rec as it is kept when the operator gave its status a meaning.
+func withoutText(rec store.Record) store.Record {
+	rec.Body, rec.SHA256 = nil, ""
 	return rec
 }
 
@@ -119,6 +124,10 @@ func TestJudge(t *testing.T) {
 		{"status now unreachable", mapped, answered(429), noon, want{Unreachable, false, NeedFetch}},
 		{"status now unreachable, tried", mapped, failing(answered(429), noon, after(minute)), noon, want{Unreachable, false, NeedNothing}},
 		{"status no longer allowed", Options{}, answered(503), noon, want{Unreachable, false, NeedFetch}},
+		{"status no longer disallowed, and its text not read", Options{}, withoutText(answered(200)), noon, nothingKnown},
+		{"text not read, failing", Options{}, failing(withoutText(answered(200)), after(hour), after(hour+minute)), after(hour), want{Unreachable, false, NeedNothing}},
+		{"text not read, disallow_for and allow_after", Options{}, failing(withoutText(answered(200)), after(hour), after(32*day)), after(32*day - minute), want{UnreachableExpired, true, NeedNothing}},
+		{"304", Options{}, answered(304), noon, want{Unavailable, true, NeedNothing}},
 		{"soft 5xx", with(func(o *Options) { o.Soft5xx = true }), answered(503), noon, want{Unavailable, true, NeedNothing}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -148,46 +157,6 @@ func TestPolicyTellsTheFailure(t *testing.T) {
 	}
 }
 
-// A judgement that says it holds until then is the same until then, whatever
-// the record, and a later one differs.
-func TestJudgementHolds(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	some := func(limit time.Duration) time.Duration { return time.Duration(random.Int64N(int64(limit))) }
-	opts := with(func(o *Options) {
-		o.DisallowFor, o.AllowAfter = 40*hour, 50*hour
-		o.Statuses = map[int]Meaning{403: MeansDisallow, 429: MeansUnreachable}
-	})
-	for range 20_000 {
-		rec := store.Record{}
-		if random.IntN(4) > 0 {
-			rec = answered([]int{200, 404, 403, 429, 503}[random.IntN(5)])
-			rec.ExpiresAt = noon.Add(some(30 * hour))
-		}
-		if random.IntN(3) > 0 {
-			since := noon.Add(some(30 * hour))
-			rec = failing(rec, since, since.Add(some(50*hour)))
-		}
-		now := noon.Add(some(100*hour) - 10*hour)
-		j := opts.Judge(rec, now)
-		if !j.Until.IsZero() && !j.Until.After(now) {
-			continue // it holds for no time at all
-		}
-		last := now.Add(200 * day)
-		if !j.Until.IsZero() {
-			last = j.Until.Add(-1)
-		}
-		for _, moment := range []time.Time{now.Add(some(last.Sub(now) + 1)), last} {
-			again := opts.Judge(rec, moment)
-			if !j.Holds(moment) || !reflect.DeepEqual(j.Policy, again.Policy) || j.Need != again.Need {
-				t.Fatalf("record %+v\nat %v: %+v\nat %v: %+v", rec, now, j, moment, again)
-			}
-		}
-		if j.Holds(now.Add(-1)) || !j.Until.IsZero() && j.Holds(j.Until) {
-			t.Fatalf("%+v holds at times that it does not know", j)
-		}
-	}
-}
-
 func TestLearn(t *testing.T) {
 	opts := Defaults()
 	base := failing(answered(200), after(hour), after(2*hour))
@@ -208,6 +177,21 @@ func TestLearn(t *testing.T) {
 	got = opts.learn(store.Record{Origin: base.Origin, FailedSince: after(9 * hour), Failures: 1}, found{}, after(3*hour), 0)
 	if !got.FailedSince.Equal(after(3 * hour)) {
 		t.Errorf("failing since %v, which is to come", got.FailedSince)
+	}
+}
+
+// Once its origin has been found to fail, an answer from the future is not
+// believed when its time comes.
+func TestFutureAnswerIsNeverFreshAgain(t *testing.T) {
+	opts := Defaults()
+	rec := opts.learn(answered(200), found{status: 503}, after(-hour), 0)
+	for _, now := range []time.Time{after(-hour), noon, after(hour), after(17 * hour)} {
+		if j := opts.Judge(rec, now); j.Policy.Outcome != Unreachable {
+			t.Errorf("at %v: %s", now, j.Policy.Outcome)
+		}
+	}
+	if j := opts.Judge(rec, after(30*day)); j.Policy.Outcome != Rules || j.Policy.SHA256 == "" {
+		t.Errorf("it is a copy: got %+v", j)
 	}
 }
 

@@ -43,7 +43,7 @@ type Keeper struct {
 	log       zerolog.Logger
 
 	memory  *memory
-	records records
+	records *records
 	fetcher fetcher
 	flights *flights
 	metrics *metrics
@@ -76,7 +76,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
-		records:   records{store: s.Store, log: s.Log, spare: store.NewMemory(0)},
+		records:   newRecords(s.Store, s.Log),
 		fetcher: fetcher{
 			opts:      s.Options,
 			transport: s.Transport,
@@ -87,9 +87,11 @@ func NewKeeper(s Setup) (*Keeper, error) {
 	}, nil
 }
 
-// Close ends the fetches under way and returns when they have ended.
+// Close ends the fetches under way and returns when they have ended, and what
+// was fetched before is in the store.
 func (k *Keeper) Close() {
 	k.flights.close()
+	k.records.close()
 	k.memory.close()
 }
 
@@ -100,15 +102,19 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, userAgent str
 	if e := k.memory.get(origin); e != nil {
 		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc()
-			return k.serve(origin, userAgent, j), nil
+			return k.serve(e, userAgent, j), nil
 		}
 	}
 	f := k.start(origin, userAgent, NeedFetch, nil)
-	if j := f.meanwhile; j != nil && j.Holds(k.now()) {
-		k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
-		return &j.Policy, nil
+	if e := f.meanwhile; e != nil {
+		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
+			k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
+			return &j.Policy, nil
+		}
 	}
-	if err := f.wait(ctx); err != nil {
+	if err := k.flights.wait(ctx, f); err == errUnwanted {
+		return k.Policy(ctx, origin, userAgent)
+	} else if err != nil {
 		return nil, err
 	}
 	if f.fetched {
@@ -116,13 +122,14 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, userAgent str
 	} else {
 		k.metrics.fromStore.Inc()
 	}
-	return k.serve(origin, userAgent, f.judgement), nil
+	return k.serve(f.entry, userAgent, f.judgement), nil
 }
 
-// serve hands out a judgement, and starts the refresh that it may need.
-func (k *Keeper) serve(origin robots.Origin, userAgent string, j *Judgement) *Policy {
+// serve hands out the judgement of an entry, and starts the refresh that it may
+// need.
+func (k *Keeper) serve(e *entry, userAgent string, j *Judgement) *Policy {
 	if j.Need == NeedRefresh {
-		k.start(origin, userAgent, NeedRefresh, j)
+		k.start(e.origin, userAgent, NeedRefresh, e)
 	}
 	return &j.Policy
 }
@@ -131,7 +138,9 @@ func (k *Keeper) serve(origin robots.Origin, userAgent string, j *Judgement) *Po
 func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, userAgent string) (*Policy, error) {
 	for {
 		f := k.start(origin, userAgent, NeedNothing, nil)
-		if err := f.wait(ctx); err != nil {
+		if err := k.flights.wait(ctx, f); err == errUnwanted {
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		if f.fetched { // else it was under way already, for someone whom the store's record contented
@@ -145,7 +154,7 @@ func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, userAgent stri
 func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error) {
 	e := k.memory.get(origin)
 	if e == nil {
-		rec, ok, err := k.records.store.Get(ctx, origin.String())
+		rec, ok, err := k.records.get(ctx, origin.String())
 		if err != nil || !ok {
 			return nil, err
 		}
@@ -155,9 +164,9 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error
 }
 
 // Policies returns up to limit of the known origins' policies, those after the
-// origin given, in order.
+// origin given, in order and without Text and File.
 func (k *Keeper) Policies(ctx context.Context, after string, limit int) ([]*Policy, error) {
-	recs, err := k.records.store.List(ctx, after, limit)
+	recs, err := k.records.list(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +176,7 @@ func (k *Keeper) Policies(ctx context.Context, after string, limit int) ([]*Poli
 		if err != nil {
 			return nil, fmt.Errorf("reading the store: %w", err)
 		}
-		policies = append(policies, k.known(newEntry(origin, rec, nil)))
+		policies = append(policies, k.known(&entry{origin: origin, rec: rec}))
 	}
 	return policies, nil
 }
@@ -185,45 +194,52 @@ func (k *Keeper) known(e *entry) *Policy {
 // start returns the origin's flight, and begins it if there is none. It ends
 // without a fetch if what is found on the way needs less than what the flight
 // is for.
-func (k *Keeper) start(origin robots.Origin, userAgent string, need Need, meanwhile *Judgement) *flight {
+func (k *Keeper) start(origin robots.Origin, userAgent string, need Need, meanwhile *entry) *flight {
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
-		f.judgement, f.fetched, f.err = k.look(ctx, origin, userAgent, need)
+		f.err = k.look(ctx, f, origin, userAgent, need)
 	})
 }
 
 // look is a flight.
-func (k *Keeper) look(ctx context.Context, origin robots.Origin, userAgent string, need Need) (j *Judgement, fetched bool, err error) {
+func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, userAgent string, need Need) error {
 	// Another flight may have ended, and another process may have fetched.
 	e := k.newest(ctx, origin)
 	if j := e.judge(&k.opts, k.now()); j.Need < need {
 		k.memory.set(e)
-		return j, false, nil
+		f.entry, f.judgement = e, j
+		return nil
 	}
 	if userAgent == "" {
 		userAgent = k.userAgent
 	}
-	got, err := k.fetcher.fetch(ctx, origin, userAgent)
-	if err != nil {
-		return nil, false, ErrClosed
+	got, err := k.fetcher.fetch(ctx, f.unwanted, origin, userAgent)
+	switch {
+	case ctx.Err() != nil:
+		return ErrClosed
+	case err != nil:
+		return err
 	}
 	now := k.now()
 	e = newEntry(origin, k.opts.learn(e.rec, got, now, k.random()), e)
 	k.memory.set(e)
-	k.records.put(ctx, e.rec)
+	k.records.put(e.rec)
 	k.metrics.fetched(got)
 	k.logFetch(e, got)
-	return e.judge(&k.opts, now), true, nil
+	f.entry, f.judgement, f.fetched = e, e.judge(&k.opts, now), true
+	return nil
 }
 
 // newest returns what memory or the store knows best; an empty entry if
 // neither knows anything.
 func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *entry {
 	held := k.memory.get(origin)
-	now := k.now()
 	name := origin.String()
-	stored, ok := k.records.get(ctx, name, now)
+	stored, ok, err := k.records.get(ctx, name)
+	if err != nil {
+		k.records.failed(ctx, err)
+	}
 	switch {
-	case ok && (held == nil || newer(stored, held.rec, now)):
+	case ok && (held == nil || newer(stored, held.rec, k.now())):
 		return newEntry(origin, stored, held)
 	case held != nil:
 		return held

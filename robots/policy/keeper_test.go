@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -233,11 +234,9 @@ func TestTinyMemory(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		t.Run(fmt.Sprintf("store broken %v", broken), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				kept, err := store.Open(t.Context(), store.Defaults(), w.dataDir, 0, w.setup.Log)
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.store = &brokenStore{Store: kept, broken: broken}
+				kept := w.breakStore()
+				kept.unreadable.Store(broken)
+				kept.unwritable.Store(broken)
 				w.setup.Memory = 1
 				w.start()
 				w.expect(Rules, 1, true)
@@ -264,42 +263,6 @@ func TestTinyMemory(t *testing.T) {
 	}
 }
 
-func TestBrokenStoreIsLoggedOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		kept, err := store.Open(t.Context(), store.Defaults(), w.dataDir, 0, w.setup.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		broken := &brokenStore{Store: kept, broken: true}
-		w.store = broken
-		w.start()
-		for i := range 5 {
-			origin := robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
-			if p, err := w.keeper.Policy(t.Context(), origin, ""); err != nil || p.Outcome != Rules {
-				t.Errorf("got %+v, %v", p, err)
-			}
-		}
-		synctest.Wait()
-		if n := strings.Count(w.log.String(), "disk on fire"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, w.log)
-		}
-		if w.site.agents[0] != "robotsproxy/1.0" {
-			t.Errorf("fetched as %q", w.site.agents[0])
-		}
-		broken.broken = false
-		w.ask()
-		if n := strings.Count(w.log.String(), "can be kept again"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, w.log)
-		}
-		broken.broken = true
-		time.Sleep(day)
-		w.ask()
-		if n := strings.Count(w.log.String(), "disk on fire"); n != 2 {
-			t.Errorf("logged %d times:\n%s", n, w.log)
-		}
-	})
-}
-
 func TestFetchesAreBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.setup.Options.MaxFetches = 8
@@ -308,7 +271,7 @@ func TestFetchesAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 80 {
 			all.Go(func() {
-				origin := robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
+				origin := someOrigin(i)
 				if p, err := w.keeper.Policy(t.Context(), origin, ""); err != nil || p.Outcome != Rules {
 					t.Errorf("got %+v, %v", p, err)
 				}
@@ -318,6 +281,71 @@ func TestFetchesAreBounded(t *testing.T) {
 		all.Wait()
 		if w.site.most != 8 || time.Since(begun) != 10*time.Second {
 			t.Errorf("%d fetches at once, %v in all", w.site.most, time.Since(begun))
+		}
+	})
+}
+
+// A fetch that nobody waits for takes no place from others.
+func TestUnwantedFetchesGiveUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.setup.Options.MaxFetches = 1
+		w.start()
+		w.ask()
+		time.Sleep(20 * hour) // example.org is due for a refresh
+		w.site.fetched()
+		w.site.takes = 5 * time.Second
+		go w.keeper.Policy(t.Context(), someOrigin(0), "")
+		synctest.Wait()
+		w.ask()
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				if p, err := w.keeper.Policy(hurried, someOrigin(1+i%10), ""); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %+v, %v", p, err)
+				}
+			})
+		}
+		patient := make(chan *Policy)
+		go func() {
+			p, _ := w.keeper.Policy(t.Context(), someOrigin(1), "")
+			patient <- p
+		}()
+		all.Wait()
+		if p := <-patient; p == nil || p.Outcome != Rules {
+			t.Errorf("got %+v", p)
+		}
+		time.Sleep(minute)
+		if n := w.site.fetched(); n != 3 { // the first, the one that is waited for, and the refresh
+			t.Errorf("%d fetches", n)
+		}
+		if p, err := w.keeper.Policy(t.Context(), someOrigin(2), ""); err != nil || p.Outcome != Rules {
+			t.Errorf("asked for again: got %+v, %v", p, err)
+		}
+	})
+}
+
+// Whoever comes when a flight is no longer wanted, and has not ended yet, is
+// served by the next.
+func TestWaiterComesLate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.setup.Options.MaxFetches = 1
+		w.store = lateStore{w.breakStore(), 5 * time.Second}
+		w.site.takes = 8 * time.Second
+		w.start()
+		go w.keeper.Policy(t.Context(), someOrigin(0), "") // has the place from 5 s to 13 s
+		time.Sleep(time.Second)
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if p, err := w.keeper.Policy(hurried, someOrigin(1), ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if p, err := w.keeper.Policy(t.Context(), someOrigin(1), ""); err != nil || p.Outcome != Rules {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if n := w.site.fetched(); n != 2 {
+			t.Errorf("%d fetches", n)
 		}
 	})
 }
@@ -404,23 +432,6 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestCloseIsNoFailureOfTheStore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		kept, err := store.Open(t.Context(), store.Defaults(), w.dataDir, 0, w.setup.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.store = slowStore{kept}
-		w.start()
-		go w.keeper.Policy(context.Background(), exampleOrg, "ExampleBot")
-		synctest.Wait()
-		w.keeper.Close()
-		if w.log.Len() > 0 {
-			t.Errorf("logged %s", w.log)
-		}
-	})
-}
-
 func BenchmarkPolicyFromMemory(b *testing.B) {
 	s := &site{status: 200, body: someRules}
 	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: store.NewMemory(0), Transport: s})
@@ -434,5 +445,20 @@ func BenchmarkPolicyFromMemory(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		k.Policy(b.Context(), exampleOrg, "")
+	}
+}
+
+// What a ceiling allows is not taken before there is something to hold.
+func TestHighCeilingCostsLittleAtFirst(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := newMemory(1 << 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	m.close()
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 256<<20 {
+		t.Errorf("%d MiB are taken", taken>>20)
 	}
 }

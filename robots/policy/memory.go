@@ -14,13 +14,11 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// An entry is a record as memory holds it, its text parsed. It does not change,
-// but for its last judgement.
+// An entry is a record as memory holds it, its text parsed. It does not change.
 type entry struct {
 	origin robots.Origin
 	rec    store.Record
 	file   *robots.File // nil if the last answer was no text
-	last   atomic.Pointer[Judgement]
 }
 
 // newEntry parses the record's text, unless the old entry (which may be nil)
@@ -37,23 +35,18 @@ func newEntry(origin robots.Origin, rec store.Record, old *entry) *entry {
 	return e
 }
 
-// judge is Options.Judge, but for as long as a judgement holds it is the same
-// one.
+// judge is Options.Judge, with the origin and its rules.
 func (e *entry) judge(opts *Options, now time.Time) *Judgement {
-	if last := e.last.Load(); last != nil && last.Holds(now) {
-		return last
-	}
 	j := opts.Judge(e.rec, now)
 	j.Policy.Origin = e.origin
 	if j.Policy.Outcome == Rules {
 		j.Policy.File = e.file
 	}
-	e.last.Store(&j)
 	return &j
 }
 
 // entryOverhead is about what an entry costs besides its text and its rules:
-// the structs with their strings, a judgement, and the cache's own.
+// the structs with their strings, and the cache's own.
 const entryOverhead = 1024
 
 func (e *entry) cost() int64 {
@@ -81,8 +74,9 @@ func newMemory(ceiling int64) (*memory, error) {
 	m := &memory{seed: maphash.MakeSeed()}
 	var err error
 	m.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *entry]{
-		// Ten counters for each entry that fits in are advised.
-		NumCounters: max(ceiling/entryOverhead*10, 1000),
+		// Ten counters for each entry that fits in are advised. They cost some
+		// three bytes each from the start, however few entries there are.
+		NumCounters: min(max(ceiling/entryOverhead*10, 1000), 10_000_000),
 		MaxCost:     ceiling,
 		BufferItems: 64,
 		OnExit: func(e *entry) {

@@ -63,6 +63,8 @@ func Defaults() Options {
 	}
 }
 
+const maxMaxBytes = 1 << 30
+
 // Validate says all that is wrong with the options, and the mend of each.
 func (o Options) Validate() error {
 	var errs []error
@@ -76,8 +78,11 @@ func (o Options) Validate() error {
 	if o.MaxRedirects < 0 {
 		wrong("max_redirects: %d is less than 0; write 0 to follow none", o.MaxRedirects)
 	}
-	if o.MaxBytes <= 0 {
+	switch {
+	case o.MaxBytes <= 0:
 		wrong("max_bytes: %d lets nothing be read; write 500KiB or more", o.MaxBytes)
+	case o.MaxBytes > maxMaxBytes:
+		wrong("max_bytes: %d is more than memory should have to hold of one file; write 1GiB or less", o.MaxBytes)
 	}
 	if o.MaxFetches <= 0 {
 		wrong("max_fetches: %d lets no robots.txt be fetched; write 1 or more", o.MaxFetches)
@@ -85,10 +90,6 @@ func (o Options) Validate() error {
 	for _, status := range slices.Sorted(maps.Keys(o.Statuses)) {
 		if status < 100 || status > 599 {
 			wrong("statuses.%d: no HTTP status has this number; write one from 100 to 599", status)
-		}
-		var m Meaning
-		if err := m.UnmarshalText([]byte(o.Statuses[status])); err != nil {
-			wrong("statuses.%d: %w", status, err)
 		}
 	}
 	return errors.Join(errs...)

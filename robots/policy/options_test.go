@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -20,15 +21,19 @@ func TestValidate(t *testing.T) {
 		{func(o *Options) { o.RetryMin = hour }, "retry_min: "},
 		{func(o *Options) { o.MaxRedirects = -1 }, "max_redirects: "},
 		{func(o *Options) { o.MaxBytes = 0 }, "max_bytes: "},
+		{func(o *Options) { o.MaxBytes = 1<<30 + 1 }, "max_bytes: "},
+		{func(o *Options) { o.MaxBytes = math.MaxInt64 }, "max_bytes: "},
 		{func(o *Options) { o.MaxFetches = 0 }, "max_fetches: "},
 		{func(o *Options) { o.Statuses = map[int]Meaning{99: MeansAllow} }, "statuses.99: "},
 		{func(o *Options) { o.Statuses = map[int]Meaning{600: MeansAllow} }, "statuses.600: "},
-		{func(o *Options) { o.Statuses = map[int]Meaning{404: "ignore"} }, "statuses.404: "},
 	} {
 		err := with(test.change).Validate()
 		if err == nil || !strings.HasPrefix(err.Error(), test.key) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("want one error at %s, got %v", test.key, err)
 		}
+	}
+	if err := with(func(o *Options) { o.MaxBytes = 1 << 30 }).Validate(); err != nil {
+		t.Error(err)
 	}
 	several := with(func(o *Options) { o.MaxBytes, o.MaxFetches = 0, 0 }).Validate()
 	if strings.Count(several.Error(), "\n") != 1 {

@@ -29,7 +29,7 @@ type Policy struct {
 	// AllowAll says what all outcomes but Rules come to: everything is allowed,
 	// or nothing is. Under Rules it is false and File decides.
 	AllowAll bool
-	File     *robots.File // not nil if and only if the outcome is Rules
+	File     *robots.File // nil unless the outcome is Rules
 	Text     []byte       // what File was read from
 	SHA256   string       // of Text in hex
 

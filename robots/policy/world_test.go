@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,17 @@ func (w *world) stop() {
 	w.keeper, w.store = nil, nil
 }
 
+// someOrigin is one of many.
+func someOrigin(i int) robots.Origin {
+	return robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
+}
+
+// logged returns how often the log says this.
+func (w *world) logged(words string) int {
+	synctest.Wait()
+	return strings.Count(w.log.String(), words)
+}
+
 var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"}
 
 // ask returns the policy of example.org.
@@ -202,19 +214,57 @@ func (slowStore) Get(ctx context.Context, _ string) (store.Record, bool, error) 
 // brokenStore fails while it is told to.
 type brokenStore struct {
 	store.Store
-	broken bool
+	unreadable, unwritable atomic.Bool
+}
+
+// breakStore has the world's store made, so that it can be told to fail.
+func (w *world) breakStore() *brokenStore {
+	w.t.Helper()
+	kept, err := store.Open(w.t.Context(), store.Defaults(), w.dataDir, 0, zerolog.Nop())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b := &brokenStore{Store: kept}
+	w.store = b
+	return b
 }
 
 func (b *brokenStore) Get(ctx context.Context, origin string) (store.Record, bool, error) {
-	if b.broken {
+	if b.unreadable.Load() {
 		return store.Record{}, false, fmt.Errorf("disk on fire")
 	}
 	return b.Store.Get(ctx, origin)
 }
 
 func (b *brokenStore) Put(ctx context.Context, rec store.Record) error {
-	if b.broken {
-		return fmt.Errorf("disk on fire")
+	if b.unwritable.Load() {
+		return fmt.Errorf("disk full")
 	}
 	return b.Store.Put(ctx, rec)
+}
+
+// lateStore takes its time to read.
+type lateStore struct {
+	store.Store
+	takes time.Duration
+}
+
+func (l lateStore) Get(ctx context.Context, origin string) (store.Record, bool, error) {
+	time.Sleep(l.takes)
+	return l.Store.Get(ctx, origin)
+}
+
+// lockedStore takes its time to write, if the context lets it.
+type lockedStore struct {
+	store.Store
+	takes time.Duration
+}
+
+func (l lockedStore) Put(ctx context.Context, rec store.Record) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(l.takes):
+		return l.Store.Put(ctx, rec)
+	}
 }

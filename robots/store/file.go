@@ -57,7 +57,7 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 		return nil, err
 	}
 	// Readers do not wait for a writer; writers of one process take turns in
-	// SQLite.Put, so that more connections would have nothing to do.
+	// sqliteStore.Put, so that more connections would have nothing to do.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
 	if err := migrate(ctx, db); err != nil {

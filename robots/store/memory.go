@@ -18,7 +18,7 @@ const minBudget = 8 << 20
 const recordOverhead = 400
 
 // A Memory keeps the records that were used last, up to a number of bytes. It
-// does not outlive the process.
+// does not outlive the process, and puts each record in place of the last one.
 type Memory struct {
 	budget int64
 
@@ -71,10 +71,38 @@ func (m *Memory) List(_ context.Context, after string, limit int) ([]Record, err
 			break
 		}
 		if origin > after {
-			recs = append(recs, m.records[origin].Value.(Record))
+			rec := m.records[origin].Value.(Record)
+			rec.Body = nil
+			recs = append(recs, rec)
 		}
 	}
 	return recs, nil
+}
+
+// Oldest returns the record that has not been used for longest; false if there
+// is none.
+func (m *Memory) Oldest() (Record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.recent.Back()
+	if e == nil {
+		return Record{}, false
+	}
+	return e.Value.(Record), true
+}
+
+// Remove takes out a record, unless another fetch has put one in its place.
+func (m *Memory) Remove(rec Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.records[rec.Origin]
+	if !ok {
+		return
+	}
+	kept := e.Value.(Record)
+	if kept.FetchedAt.Equal(rec.FetchedAt) && kept.Failures == rec.Failures {
+		m.drop(e)
+	}
 }
 
 func (m *Memory) Close() error { return nil }

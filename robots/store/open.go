@@ -13,9 +13,9 @@ import (
 func Open(ctx context.Context, opts Options, dataDir string, budget int64, log zerolog.Logger) (Store, error) {
 	switch opts.Kind {
 	case SQLite:
-		return openSQLite(ctx, dataDir, log)
+		return openSQLite(ctx, opts, dataDir, log)
 	case None:
 		return NewMemory(budget), nil
 	}
-	return nil, fmt.Errorf("no store is called %q", opts.Kind)
+	return nil, fmt.Errorf("opening the store of policies: %q is none; Kind is %s or %s", opts.Kind, SQLite, None)
 }

@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Kind names a store.
 type Kind string
@@ -24,16 +27,9 @@ func (k *Kind) UnmarshalText(text []byte) error {
 // section "cache".
 type Options struct {
 	Kind Kind `yaml:"store"`
+
+	Now func() time.Time `yaml:"-"` // nil means time.Now
 }
 
 // Defaults are the options of a configuration that says nothing.
 func Defaults() Options { return Options{Kind: SQLite} }
-
-// Validate says what is wrong with the options, and the mend.
-func (o Options) Validate() error {
-	var k Kind
-	if err := k.UnmarshalText([]byte(o.Kind)); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	return nil
-}

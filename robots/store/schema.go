@@ -7,6 +7,9 @@ import (
 	"fmt"
 )
 
+// applicationID marks a file as ours: "robo".
+const applicationID = 0x726f626f
+
 // migrations lead from one version of the schema to the next: migrations[n]
 // from n to n+1, and the last one to the version of this program. A migration
 // that has been released is never changed.
@@ -48,11 +51,10 @@ CREATE TABLE versions (
 // migrate brings the schema to the version of this program. The caller sees to
 // it that no other process does so meanwhile.
 func migrate(ctx context.Context, db *sql.DB) error {
-	var version int
-	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
-		return err
-	}
+	version, err := schemaVersion(ctx, db)
 	switch {
+	case err != nil:
+		return err
 	case version == len(migrations):
 		return nil // without a transaction, which a file that is read-only would refuse
 	case version > len(migrations):
@@ -69,14 +71,31 @@ func migrate(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("bringing its schema from version %d to %d: %w", version, len(migrations), err)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, len(migrations))); err != nil {
+	mark := fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations))
+	if _, err := tx.ExecContext(ctx, mark); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
+// schemaVersion is that of a file of ours; 0 for a new one.
+func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
+	var id, version, tables int
+	const query = `
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version`
+	if err := db.QueryRowContext(ctx, query).Scan(&id, &version, &tables); err != nil {
+		return 0, err
+	}
+	isNew := id == 0 && version == 0 && tables == 0
+	if !isNew && (id != applicationID || version <= 0) {
+		return 0, errDamaged
+	}
+	return version, nil
+}
+
 // errDamaged is found by looking closely at a file that SQLite opens.
-var errDamaged = errors.New("the file is damaged")
+var errDamaged = errors.New("the file is damaged, or another program's")
 
 // look reads a little of each table: enough to see that the file is ours and
 // not cut off, and as fast with a million origins as with ten.

@@ -1,13 +1,10 @@
 package store
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,6 +18,7 @@ import (
 type sqliteStore struct {
 	path string
 	log  zerolog.Logger
+	now  func() time.Time
 	db   atomic.Pointer[sql.DB]
 
 	// writing lets one goroutine write at a time: between connections SQLite
@@ -31,7 +29,7 @@ type sqliteStore struct {
 	mended  time.Time
 }
 
-func openSQLite(ctx context.Context, dataDir string, log zerolog.Logger) (Store, error) {
+func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.Logger) (Store, error) {
 	dataDir, err := filepath.Abs(dataDir)
 	if err != nil {
 		return nil, fmt.Errorf("finding the data directory: %w", err)
@@ -39,7 +37,10 @@ func openSQLite(ctx context.Context, dataDir string, log zerolog.Logger) (Store,
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
-	s := &sqliteStore{path: filepath.Join(dataDir, "policies.db"), log: log}
+	s := &sqliteStore{path: filepath.Join(dataDir, "policies.db"), log: log, now: opts.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
 	db, err := openFile(ctx, s.path, look, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store of policies: %w", err)
@@ -50,13 +51,8 @@ func openSQLite(ctx context.Context, dataDir string, log zerolog.Logger) (Store,
 
 func (s *sqliteStore) Close() error { return s.db.Load().Close() }
 
-const selectRecords = `
-SELECT origin, status, coalesce(sha256, ''), gzip, fetched_at, expires_at,
-	failed_since, failed_status, failures, next_try, cause
-FROM policies LEFT JOIN texts ON texts.id = text_id `
-
 func (s *sqliteStore) Get(ctx context.Context, origin string) (Record, bool, error) {
-	recs, err := s.query(ctx, selectRecords+`WHERE origin = ?`, origin)
+	recs, err := s.query(ctx, true, `WHERE origin = ?`, origin)
 	if err != nil || len(recs) == 0 {
 		return Record{}, false, err
 	}
@@ -64,12 +60,12 @@ func (s *sqliteStore) Get(ctx context.Context, origin string) (Record, bool, err
 }
 
 func (s *sqliteStore) List(ctx context.Context, after string, limit int) ([]Record, error) {
-	return s.query(ctx, selectRecords+`WHERE origin > ? ORDER BY origin LIMIT ?`, after, limit)
+	return s.query(ctx, false, `WHERE origin > ? ORDER BY origin LIMIT ?`, after, limit)
 }
 
-func (s *sqliteStore) query(ctx context.Context, query string, args ...any) ([]Record, error) {
+func (s *sqliteStore) query(ctx context.Context, texts bool, where string, args ...any) ([]Record, error) {
 	db := s.db.Load()
-	recs, err := readRecords(ctx, db, query, args...)
+	recs, err := readRecords(ctx, db, texts, where, args...)
 	if err != nil {
 		s.mend(ctx, db, err)
 		return nil, fmt.Errorf("reading from %s: %w", s.path, err)
@@ -77,8 +73,16 @@ func (s *sqliteStore) query(ctx context.Context, query string, args ...any) ([]R
 	return recs, nil
 }
 
-func readRecords(ctx context.Context, db *sql.DB, query string, args ...any) ([]Record, error) {
-	rows, err := db.QueryContext(ctx, query, args...)
+// readRecords reads the records of a condition, with or without their texts.
+func readRecords(ctx context.Context, db *sql.DB, texts bool, where string, args ...any) ([]Record, error) {
+	text := "NULL"
+	if texts {
+		text = "gzip"
+	}
+	rows, err := db.QueryContext(ctx, `
+SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
+	failed_since, failed_status, failures, next_try, cause
+FROM policies LEFT JOIN texts ON texts.id = text_id `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func readRecords(ctx context.Context, db *sql.DB, query string, args ...any) ([]
 		if err != nil {
 			return nil, err
 		}
-		if packed != nil {
+		if texts && r.SHA256 != "" {
 			if r.Body, err = unpack(packed); err != nil {
 				return nil, fmt.Errorf("unpacking the robots.txt of %s: %w", r.Origin, err)
 			}
@@ -106,14 +110,14 @@ func (s *sqliteStore) Put(ctx context.Context, rec Record) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	db := s.db.Load()
-	if err := write(ctx, db, rec); err != nil {
+	if err := write(ctx, db, rec, s.now); err != nil {
 		s.mend(ctx, db, err)
 		return fmt.Errorf("writing to %s: %w", s.path, err)
 	}
 	return nil
 }
 
-func write(ctx context.Context, db *sql.DB, rec Record) error {
+func write(ctx context.Context, db *sql.DB, rec Record, now func() time.Time) error {
 	// Packing takes its time, so it is done before other processes have to wait.
 	textID, err := findText(ctx, db, rec.SHA256)
 	if err != nil {
@@ -130,17 +134,15 @@ func write(ctx context.Context, db *sql.DB, rec Record) error {
 	}
 	defer tx.Rollback()
 	if packed != nil {
-		const insert = `INSERT INTO texts (sha256, gzip) VALUES (?, ?) ON CONFLICT DO NOTHING`
-		if _, err := tx.ExecContext(ctx, insert, rec.SHA256, packed); err != nil {
-			return err
-		}
-		if textID, err = findText(ctx, tx, rec.SHA256); err != nil {
+		const insert = `
+INSERT INTO texts (sha256, gzip) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET gzip = excluded.gzip RETURNING id`
+		if err := tx.QueryRowContext(ctx, insert, rec.SHA256, packed).Scan(&textID); err != nil {
 			return err
 		}
 	}
-	// The condition is for a failure that began before another process got an
-	// answer. An answer from later than the failure's next try is from a clock
-	// that was wrong.
+	// The condition is for what comes late: another process may have got an
+	// answer meanwhile. One from the future is from a clock that was wrong.
 	const upsert = `
 INSERT INTO policies (origin, status, text_id, fetched_at, expires_at,
 	failed_since, failed_status, failures, next_try, cause)
@@ -150,9 +152,9 @@ ON CONFLICT DO UPDATE SET
 	fetched_at = excluded.fetched_at, expires_at = excluded.expires_at,
 	failed_since = excluded.failed_since, failed_status = excluded.failed_status,
 	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause
-WHERE excluded.failures = 0 OR policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > excluded.next_try`
+WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	_, err = tx.ExecContext(ctx, upsert, rec.Origin, rec.Status, textID, ms(rec.FetchedAt), ms(rec.ExpiresAt),
-		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause)
+		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause, ms(now()))
 	if err != nil {
 		return err
 	}
@@ -167,18 +169,24 @@ ON CONFLICT DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)`
 	return tx.Commit()
 }
 
-// findText returns the id of a text; 0 if there is none, or no sum to go by.
-func findText(ctx context.Context, db interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-}, sha256 string) (id int64, err error) {
+// findText returns the id of a text; 0 if there is none that can be read, or no
+// sum to go by.
+func findText(ctx context.Context, db *sql.DB, sha256 string) (id int64, err error) {
 	if sha256 == "" {
 		return 0, nil
 	}
-	err = db.QueryRowContext(ctx, `SELECT id FROM texts WHERE sha256 = ?`, sha256).Scan(&id)
+	var packed []byte
+	err = db.QueryRowContext(ctx, `SELECT id, gzip FROM texts WHERE sha256 = ?`, sha256).Scan(&id, &packed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return id, err
+	if err != nil {
+		return 0, err
+	}
+	if _, err := unpack(packed); err != nil {
+		return 0, nil
+	}
+	return id, nil
 }
 
 // mend looks whether an error comes of a damaged file, and if it does, goes on
@@ -200,44 +208,4 @@ func (s *sqliteStore) mend(ctx context.Context, broken *sql.DB, err error) {
 	}
 	s.db.Store(db)
 	broken.Close()
-}
-
-func pack(text []byte) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	w.Write(text) // a bytes.Buffer takes everything
-	w.Close()
-	return b.Bytes()
-}
-
-func unpack(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(r)
-	return bytes.Clone(text), err // without what ReadAll holds in reserve
-}
-
-// ms is how a time is kept: Unix milliseconds, 0 for the zero time.
-func ms(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// at scans what ms has written.
-type at struct{ time *time.Time }
-
-func (a at) Scan(value any) error {
-	n, ok := value.(int64)
-	if !ok {
-		return fmt.Errorf("%v is no time", value)
-	}
-	*a.time = time.Time{}
-	if n != 0 {
-		*a.time = time.UnixMilli(n).UTC()
-	}
-	return nil
 }
