@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,29 +46,25 @@ func Open(opts Options, dataDir string) (*CA, error) {
 	ca := &CA{
 		path:    opts.Cert,
 		keyPath: opts.Key,
-		now:     opts.Now,
+		now:     opts.now,
 		leaves:  map[string]*list.Element{},
 		recent:  list.New(),
 	}
-	if ca.now == nil {
-		ca.now = time.Now
-	}
-	mend := "name another in https.ca_cert and https.ca_key"
 	if opts.Cert == "" {
 		ca.path = filepath.Join(dataDir, "ca.pem")
 		ca.keyPath = filepath.Join(dataDir, "ca-key.pem")
-		if err := establish(ca.path, ca.keyPath, ca.now()); err != nil {
+		if err := establish(ca.path, ca.keyPath, ca.now(), os.Link); err != nil {
 			return nil, err
 		}
-		mend = fmt.Sprintf("delete %s and %s to have a new CA made, which clients must then be given", ca.path, ca.keyPath)
 	}
-	err := ca.load()
-	if errors.Is(err, fs.ErrPermission) {
-		mend = "give it to the user that robotsproxy runs as"
+	if err := ca.load(); err != nil {
+		mend := mendPermission(err)
+		if mend == "" && opts.Cert == "" {
+			mend = fmt.Sprintf("; delete %s and %s to have a new CA made, which clients must then be given", ca.path, ca.keyPath)
+		}
+		return nil, fmt.Errorf("%w%s", err, mend)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w; %s", err, mend)
-	}
+	var err error
 	if ca.leafKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, fmt.Errorf("make a key for hosts' certificates: %w", err)
 	}
@@ -103,9 +98,9 @@ func (ca *CA) Warnings() []string {
 	return warnings
 }
 
-// load reads both files and checks that they are a CA that can sign now.
+// load reads both files.
 func (ca *CA) load() error {
-	chain, err := readChain(ca.path)
+	chain, err := readCA(ca.path, ca.now())
 	if err != nil {
 		return err
 	}
@@ -116,24 +111,36 @@ func (ca *CA) load() error {
 	if ca.signer, err = readKey(ca.keyPath); err != nil {
 		return err
 	}
-	usage := ca.cert.KeyUsage
-	switch now := ca.now(); {
-	case !ca.cert.IsCA || !ca.cert.BasicConstraintsValid || usage != 0 && usage&x509.KeyUsageCertSign == 0:
-		return fmt.Errorf("the certificate in %s (the first, if it has several) is no CA: it may not sign others", ca.path)
-	case !fits(ca.cert, ca.signer):
-		return fmt.Errorf("the key %s does not fit the certificate %s", ca.keyPath, ca.path)
-	case now.After(ca.cert.NotAfter):
-		return fmt.Errorf("the CA %s has expired on %s", ca.path, ca.cert.NotAfter.Format(time.RFC3339))
-	case now.Before(ca.cert.NotBefore):
-		return fmt.Errorf("the CA %s is valid only from %s on, and this machine's clock says %s; set the clock right if it is wrong",
-			ca.path, ca.cert.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	}
-	return nil
+	return fits(ca.keyPath, ca.signer, ca.path, ca.cert)
 }
 
-func fits(cert *x509.Certificate, signer crypto.Signer) bool {
-	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
-	return ok && public.Equal(cert.PublicKey)
+// readCA returns the certificates of a PEM file, of which the first is one that
+// may sign others now.
+func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
+	chain, err := readChain(path)
+	if err != nil {
+		return nil, err
+	}
+	ca := chain[0]
+	switch {
+	case !ca.IsCA || !ca.BasicConstraintsValid || ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0:
+		return nil, fmt.Errorf("the certificate in %s (the first, if it has several) is no CA: it may not sign others", path)
+	case now.After(ca.NotAfter):
+		return nil, fmt.Errorf("the CA %s has expired on %s", path, ca.NotAfter.Format(time.RFC3339))
+	case now.Before(ca.NotBefore):
+		return nil, fmt.Errorf("the CA %s is valid only from %s on, and this machine's clock says %s; set the clock right if it is wrong",
+			path, ca.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return chain, nil
+}
+
+// fits says if a key is not that of a certificate.
+func fits(keyPath string, key crypto.Signer, certPath string, cert *x509.Certificate) error {
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(cert.PublicKey) {
+		return fmt.Errorf("the key %s does not fit the certificate %s", keyPath, certPath)
+	}
+	return nil
 }
 
 // readChain returns the certificates of a PEM file: one at least.

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -123,8 +124,39 @@ func TestKeyWithoutCertificateIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := open(t, Options{}, dir)
-	if !fits(decodePEM(t, after.PEM()), before.signer) {
-		t.Error("the key was not kept")
+	if err := fits(before.keyPath, before.signer, after.Path(), decodePEM(t, after.PEM())); err != nil {
+		t.Errorf("the key was not kept: %v", err)
+	}
+}
+
+func TestFileSystemWithoutLinks(t *testing.T) {
+	dir := t.TempDir()
+	path, keyPath := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca-key.pem")
+	none := func(string, string) error { return errors.ErrUnsupported }
+	for range 2 { // the second time all is there
+		if err := establish(path, keyPath, time.Now(), none); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate(t, open(t, Options{}, dir), "example.com")
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("the data directory holds %v, %v, want ca.pem and ca-key.pem only", entries, err)
+	}
+	for path, want := range map[string]os.FileMode{path: 0o644, keyPath: 0o600} {
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := appear(path, want, none, &pem.Block{Type: "CERTIFICATE"}); err != nil {
+			t.Error(err)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s was written over (%v)", path, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v (%v), want %o", path, info.Mode(), err, want)
+		}
 	}
 }
 
@@ -247,15 +279,17 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	}{
 		{"one file", Options{Cert: cert}, "", []string{"ca_cert: ", "ca_key is missing"}},
 		{"other file", Options{Key: key}, "", []string{"ca_key: ", "ca_cert is missing"}},
-		{"no certificate file", Options{Cert: "/nowhere/ca", Key: key}, "", []string{"/nowhere/ca", "https.ca_cert"}},
-		{"no key file", Options{Cert: cert, Key: "/nowhere/key"}, "", []string{"/nowhere/key", "https.ca_key"}},
-		{"certificate is text", Options{Cert: file, Key: key}, "", []string{file, "no PEM certificate"}},
+		{"no certificate file", Options{Cert: "/nowhere/ca", Key: key}, "", []string{"ca_cert: ", "/nowhere/ca"}},
+		{"no key file", Options{Cert: cert, Key: "/nowhere/key"}, "", []string{"ca_key: ", "/nowhere/key"}},
+		{"neither file", Options{Cert: "/nowhere/ca", Key: "/nowhere/key"}, "", []string{"ca_cert: ", "/nowhere/ca", "\nca_key: ", "/nowhere/key"}},
+		{"expired, the user's", Options{Cert: cert, Key: key, Now: in(caLife + day)}, "", []string{"ca_cert: ", cert, "has expired on"}},
+		{"certificate is text", Options{Cert: file, Key: key}, "", []string{"ca_cert: ", file, "no PEM certificate"}},
 		{"certificate is broken", Options{Cert: broken, Key: key}, "", []string{broken, "malformed"}},
-		{"key is text", Options{Cert: cert, Key: file}, "", []string{file, "no PEM private key"}},
+		{"key is text", Options{Cert: cert, Key: file}, "", []string{"ca_key: ", file, "no PEM private key"}},
 		{"key is broken", Options{Cert: cert, Key: broken}, "", []string{broken}},
 		{"key is encrypted", Options{Cert: cert, Key: locked}, "", []string{locked, "encrypted", "openssl pkey"}},
-		{"key of another", Options{Cert: cert, Key: other.keyPath}, "", []string{other.keyPath, "does not fit", cert}},
-		{"no CA", Options{Cert: noCA, Key: key}, "", []string{noCA, "no CA"}},
+		{"key of another", Options{Cert: cert, Key: other.keyPath}, "", []string{"ca_key: ", other.keyPath, "does not fit", cert}},
+		{"no CA", Options{Cert: noCA, Key: key}, "", []string{"ca_cert: ", noCA, "no CA"}},
 		{"expired", Options{Now: in(caLife + day)}, made, []string{cert, "has expired on", "delete", "ca-key.pem"}},
 		{"not yet valid", Options{Now: in(-caBackdate - day)}, made, []string{cert, "only from", "clock"}},
 		{"certificate alone", Options{}, alone, []string{"ca-key.pem", "delete"}},
@@ -273,6 +307,12 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q does not say %q", err, want)
 				}
+			}
+			if test.opts.Cert != "" && strings.Contains(err.Error(), "delete") {
+				t.Errorf("%q would have the user's own files deleted", err)
+			}
+			if invalid := test.opts.Validate(); (invalid != nil) != (test.opts.Cert != "" || test.opts.Key != "") {
+				t.Errorf("Validate says %v", invalid)
 			}
 		})
 	}

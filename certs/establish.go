@@ -23,13 +23,16 @@ const (
 	caBackdate = 7 * day // clients' clocks differ
 )
 
+// A link is os.Link.
+type link func(oldname, newname string) error
+
 // establish makes the CA at path and keyPath if it is not there.
 //
 // No lock is needed: each file appears whole or not at all, and never takes
-// the place of another. The key comes first, and what is there when the
+// the place of another (see appear for file systems without links). The key comes first, and what is there when the
 // certificate is made is what it is made for. So whoever comes second, or
 // after a crash between the two files, goes on with the key of the first.
-func establish(path, keyPath string, now time.Time) error {
+func establish(path, keyPath string, now time.Time, link link) error {
 	there, err := exists(path)
 	if err != nil {
 		return unusable(err)
@@ -42,7 +45,7 @@ func establish(path, keyPath string, now time.Time) error {
 	if there, err := exists(keyPath); err != nil {
 		return unusable(err)
 	} else if !there {
-		if err := makeKey(keyPath); err != nil {
+		if err := makeKey(keyPath, link); err != nil {
 			return err
 		}
 	}
@@ -54,10 +57,10 @@ func establish(path, keyPath string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("make a CA for the key %s: %w", keyPath, err)
 	}
-	return appear(path, 0o644, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return appear(path, 0o644, link, &pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func makeKey(path string) error {
+func makeKey(path string, link link) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("make the CA's key: %w", err)
@@ -66,7 +69,7 @@ func makeKey(path string) error {
 	if err != nil {
 		return fmt.Errorf("make the CA's key: %w", err)
 	}
-	return appear(path, 0o600, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return appear(path, 0o600, link, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
@@ -99,21 +102,40 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 }
 
 // appear makes a file come into being at path with all its content, unless
-// there is one already, which then stays as it is.
-func appear(path string, mode fs.FileMode, block *pem.Block) error {
+// there is one already, which then stays as it is. Where a file system has no
+// hard links the file comes into being empty, and another process that looks
+// in the moment until it is written, or after a crash in it, finds no PEM and
+// says so.
+func appear(path string, mode fs.FileMode, link link, block *pem.Block) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
 		return unusable(err)
 	}
 	defer os.Remove(temp.Name())
-	err = errors.Join(pem.Encode(temp, block), temp.Chmod(mode), temp.Sync(), temp.Close())
-	if err != nil {
+	if err := fill(temp, mode, block); err != nil {
 		return unusable(err)
 	}
-	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = link(temp.Name(), path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return unusable(err)
+	}
+	if err := fill(file, mode, block); err != nil {
+		os.Remove(path)
 		return unusable(err)
 	}
 	return nil
+}
+
+// fill writes and closes a new file.
+func fill(file *os.File, mode fs.FileMode, block *pem.Block) error {
+	_, err := file.Write(pem.EncodeToMemory(block))
+	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
 }
 
 func exists(path string) (bool, error) {

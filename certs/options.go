@@ -2,6 +2,8 @@ package certs
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"time"
 )
 
@@ -18,13 +20,41 @@ type Options struct {
 // Defaults is a CA of the program's own.
 func Defaults() Options { return Options{} }
 
-// Validate refuses one file without the other.
+// Validate refuses one file without the other, and files that are no CA now.
 func (o Options) Validate() error {
 	switch {
-	case o.Cert != "" && o.Key == "":
+	case o.Cert == "" && o.Key == "":
+		return nil
+	case o.Key == "":
 		return errors.New("ca_cert: ca_key is missing; give both, or neither to have a CA made")
-	case o.Cert == "" && o.Key != "":
+	case o.Cert == "":
 		return errors.New("ca_key: ca_cert is missing; give both, or neither to have a CA made")
 	}
-	return nil
+	var errs []error
+	chain, err := readCA(o.Cert, o.now())
+	if err != nil {
+		errs = append(errs, fmt.Errorf("ca_cert: %w%s", err, mendPermission(err)))
+	}
+	key, err := readKey(o.Key)
+	if err == nil && chain != nil {
+		err = fits(o.Key, key, o.Cert, chain[0])
+	}
+	if err != nil {
+		errs = append(errs, fmt.Errorf("ca_key: %w%s", err, mendPermission(err)))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) now() time.Time {
+	if o.Now == nil {
+		return time.Now()
+	}
+	return o.Now()
+}
+
+func mendPermission(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "; give it to the user that robotsproxy runs as"
+	}
+	return ""
 }

@@ -54,12 +54,16 @@ type Cache struct {
 
 // Validate says what is wrong with the cache, and the mend.
 func (c Cache) Validate() error {
-	var memory error
-	if c.Memory <= 0 {
-		memory = fmt.Errorf("memory: %d holds no policy; write 1MiB or more", c.Memory)
+	switch {
+	case c.Memory <= 0:
+		return fmt.Errorf("memory: %d holds no policy; write 1MiB or more", c.Memory)
+	case c.Memory > maxMemory:
+		return fmt.Errorf("memory: %d is more than any machine has; write 1024GiB or less", c.Memory)
 	}
-	return errors.Join(memory, c.Options.Validate())
+	return nil
 }
+
+const maxMemory = 1 << 40
 
 // Default is the configuration of an empty file.
 func Default() Config {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"robotsproxy/certs"
 )
 
 // loadText loads a file of this content.
@@ -86,10 +88,13 @@ func TestLoad(t *testing.T) {
 		{"shutdown_grace: '0.5d'", func(c Config) any { return c.ShutdownGrace }, 12 * time.Hour},
 		{"shutdown_grace: 5ms", func(c Config) any { return c.ShutdownGrace }, 5 * time.Millisecond},
 		{"cache: {memory: 1 GiB}", func(c Config) any { return c.Cache.Memory }, int64(1 << 30)},
+		{"cache: {memory: 1024GiB}", func(c Config) any { return c.Cache.Memory }, int64(1 << 40)},
 		{"cache: {memory: 4096}", func(c Config) any { return c.Cache.Memory }, int64(4096)},
 		{"cache: {store: none}", func(c Config) any { return string(c.Cache.Kind) }, "none"},
 		{"upstream: {via: off}", func(c Config) any { return string(c.Upstream.Via) }, "off"},
 		{"robots: {soft_5xx: true}", func(c Config) any { return c.Robots.Soft5xx }, true},
+		{"robots: {soft_5xx: 'true'}", func(c Config) any { return c.Robots.Soft5xx }, true},
+		{"robots: {max_redirects: '3'}", func(c Config) any { return c.Robots.MaxRedirects }, 3},
 		{"robots: {max_redirects: 0}", func(c Config) any { return c.Robots.MaxRedirects }, 0},
 		{"robots: {max_redirects: \"${CONFIG_TEST_COUNT}\"}", func(c Config) any { return c.Robots.MaxRedirects }, 7},
 		{"robots: {statuses: {'429': unreachable, 403: disallow}}", func(c Config) any { return len(c.Robots.Statuses[429]) + len(c.Robots.Statuses[403]) }, 19},
@@ -123,6 +128,8 @@ func TestErrors(t *testing.T) {
 		{"lisen: :80", []string{`FILE:1:1: unknown key "lisen"; did you mean listen?`}},
 		{"robots:\n  min-ttl: 5m", []string{`FILE:2:3: unknown key "robots.min-ttl"; did you mean min_ttl?`}},
 		{"pace: {}", []string{`FILE:1:1: unknown key "pace"`}},
+		{"robots: {x: 1, tt: 1s}", []string{`FILE:1:10: unknown key "robots.x"`, `FILE:1:16: unknown key "robots.tt"; did you mean ttl?`}},
+		{"robots: {abl: 1s}", []string{`FILE:1:10: unknown key "robots.abl"` + "\n"}}, // not near enough to ttl
 		{"name: a\nlisten: :1\nname: b", []string{`FILE:3:1: the key "name" is here again, first in line 1`}},
 		{"robots:\n  statuses:\n    429: allow\n    '429': allow", []string{`FILE:4:5: the key "robots.statuses.429" is here again`}},
 		{"? name\n: a", []string{"FILE:1:1: this is no plain key"}},
@@ -141,7 +148,7 @@ func TestErrors(t *testing.T) {
 		{"clients:\n  allow:\n    -\n", []string{"FILE:3:6: clients.allow[0]: it has no value"}},
 		{"robots: 5", []string{"FILE:1:9: robots: this must be a mapping"}},
 		{"robots: [a]", []string{"FILE:1:9: robots: this must be a mapping"}},
-		{"robots: {max_redirects: \"5\"}", []string{`FILE:1:25: robots.max_redirects: "5" is text; write the value without quotes`}},
+		{"robots: {max_redirects: \"five\"}", []string{`FILE:1:25: robots.max_redirects: "five" is no whole number`}},
 		{"robots: {max_redirects: 1.5}", []string{`FILE:1:25: robots.max_redirects: "1.5" is no whole number`}},
 		{"robots: {max_redirects: 99999999999999999999}", []string{`FILE:1:25: robots.max_redirects: "99999999999999999999" is no whole number, or too large`}},
 		{"robots: {soft_5xx: yes}", []string{`FILE:1:20: robots.soft_5xx: "yes" is neither true nor false`}},
@@ -163,6 +170,8 @@ func TestErrors(t *testing.T) {
 		{"cache: {memory: 64MB}", []string{`FILE:1:17: cache.memory: "64MB" is no size`}},
 		{"cache: {memory: -1}", []string{`FILE:1:17: cache.memory: "-1" is no size`}},
 		{"cache: {memory: 0}", []string{`FILE:1:17: cache.memory: 0 holds no policy`}},
+		{"cache: {memory: 1025GiB}", []string{`FILE:1:17: cache.memory: 1100585369600 is more than any machine has; write 1024GiB`}},
+		{"robots: {max_bytes: 2GiB}", []string{`FILE:1:21: robots.max_bytes: 2147483648 is more than`}},
 		{"cache: {memory: 9999999999GiB}", []string{`FILE:1:17: cache.memory: "9999999999GiB" is no size, or too large`}},
 		{"cache: {store: redis}", []string{`FILE:1:16: cache.store: "redis" is no store`}},
 		{"clients: {allow: [10.0.0.0/33, localhost]}", []string{`FILE:1:19: clients.allow[0]: "10.0.0.0/33" is no network`, `FILE:1:32: clients.allow[1]: "localhost" is no network`}},
@@ -178,6 +187,8 @@ func TestErrors(t *testing.T) {
 		{"listen: 127.0.0.1:9090", []string{"FILE:1:1: admin_listen: 127.0.0.1:9090 has the same port"}},
 		{"admin_listen: 0.0.0.0:8080", []string{"FILE:1:15: admin_listen: 0.0.0.0:8080 has the same port"}},
 		{"https:\n  ca_cert: x.pem", []string{"FILE:2:12: https.ca_cert: ca_key is missing"}},
+		{"https:\n  ca_key: /nowhere/key\n  ca_cert: nowhere/ca", []string{"FILE:2:11: https.ca_key: read the CA's key: open /nowhere/key", "FILE:3:12: https.ca_cert: read the CA: open nowhere/ca"}},
+		{"https: {ca_cert: config_test.go, ca_key: config_test.go}", []string{"FILE:1:18: https.ca_cert: read the CA: there is no PEM certificate in config_test.go", "FILE:1:42: https.ca_key: read the CA's key: there is no PEM private key"}},
 		{"name: ${CONFIG_TEST_BAD}", []string{`FILE:1:7: name: "not a name" is no name`}},
 		{"name: ${CONFIG_TEST_UNSET}", []string{"FILE:1:7: name: the environment variable CONFIG_TEST_UNSET is not set"}},
 		{"name: a${CONFIG_TEST_U}${CONFIG_TEST_V}", []string{"FILE:1:7: name: the environment variable CONFIG_TEST_U is not set, and the environment variable CONFIG_TEST_V is not set"}},
@@ -219,7 +230,8 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q: no error", test.text)
 			continue
 		}
-		lines := strings.Split(err.Error(), "\n")
+		lines := strings.SplitAfter(err.Error()+"\n", "\n")
+		lines = lines[:len(lines)-1]
 		ok := len(lines) == len(test.want)
 		for i := range min(len(lines), len(test.want)) {
 			ok = ok && strings.HasPrefix(lines[i], test.want[i])
@@ -234,7 +246,15 @@ func TestPaths(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "proxy.yaml")
 	t.Setenv("CONFIG_TEST_DIR", "sub")
-	text := "data_dir: ${CONFIG_TEST_DIR}/x\nlog: {file: /var/log/x}\nhttps: {ca_cert: ../ca.pem, ca_key: ca-key.pem}\n"
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := certs.Open(certs.Options{}, filepath.Join(dir, "sub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(filepath.Dir(ca.Path()), "ca-key.pem")
+	text := "data_dir: ${CONFIG_TEST_DIR}/x\nlog: {file: /var/log/x}\nhttps: {ca_cert: x/../sub/ca.pem, ca_key: " + key + "}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +263,7 @@ func TestPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []string{c.DataDir, c.Log.File, c.HTTPS.Cert, c.HTTPS.Key, c.Upstream.CAFile}
-	want := []string{filepath.Join(dir, "sub/x"), "/var/log/x", filepath.Join(filepath.Dir(dir), "ca.pem"), filepath.Join(dir, "ca-key.pem"), ""}
+	want := []string{filepath.Join(dir, "sub/x"), "/var/log/x", ca.Path(), key, ""}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -317,8 +337,26 @@ func TestEveryKeyHasAValueThatCanBeWritten(t *testing.T) {
 			}
 		}
 		if isScalar(v) {
-			_ = setScalar(v, option, scalar{"x", outside}) // panics
+			_ = setScalar(v, option, scalar{text: "x"}) // panics
 		}
+	}
+}
+
+// A machine may write its list of networks on one line.
+func TestOneLongLine(t *testing.T) {
+	const items = 20_000
+	text := "clients: {allow: [" + strings.Repeat("é, ", items) + "10.0.0.0/33]}"
+	begun := time.Now()
+	_, err := loadText(t, text)
+	var faults Errors
+	if !errors.As(err, &faults) || len(faults) != items+1 {
+		t.Fatalf("%d faults", len(faults))
+	}
+	if last := faults[items]; last.Column != len([]rune(text))-12 {
+		t.Errorf("the last one at %v", last.Place)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

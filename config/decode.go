@@ -12,7 +12,6 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 )
 
 // A decoder writes a YAML file into a struct, key by key. Unlike a decoder
@@ -21,6 +20,7 @@ type decoder struct {
 	file   string
 	dir    string // what relative paths in the file are relative to
 	lines  []string
+	row    row
 	places map[string]Place // by key path; "" is the whole file
 	failed map[string]bool  // key paths that could not be read
 	errs   Errors
@@ -131,7 +131,7 @@ func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
 	}
 	for name, pair := range d.pairs(n, path) {
 		key, element := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		if err := setScalar(key, "", scalar{name, outside}); err != nil {
+		if err := setScalar(key, "", scalar{text: name}); err != nil {
 			d.fail(join(path, name), d.place(begin(pair.Key)), "of this key, "+err.Error())
 			continue
 		}
@@ -182,24 +182,20 @@ func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path string) {
 }
 
 func (d *decoder) scalar(n ast.Node, v reflect.Value, key, option string) {
-	s := scalar{n.GetToken().Value, number}
+	at := d.place(begin(n))
+	s := scalar{n.GetToken().Value, true}
 	switch n := n.(type) {
 	case *ast.StringNode:
-		s = scalar{n.Value, plain}
-		if n.Token.Type != token.StringType {
-			s.kind = quoted
-		}
+		s = scalar{n.Value, false}
 	case *ast.LiteralNode:
-		s = scalar{n.Value.Value, quoted}
+		s = scalar{n.Value.Value, false}
 	}
-	at := d.place(begin(n))
-	if s.kind != number && strings.Contains(s.text, "${") {
-		text, err := expand(s.text)
-		if err != nil {
+	if strings.Contains(s.text, "${") {
+		var err error
+		if s.text, err = expand(s.text); err != nil {
 			d.fail(key, at, err.Error())
 			return
 		}
-		s = scalar{text, outside}
 	}
 	if err := setScalar(v, option, s); err != nil {
 		d.fail(key, at, err.Error())

@@ -37,7 +37,7 @@ func isScalar(v reflect.Value) bool {
 func suggest(name string, known []field) string {
 	best, least := "", 3
 	for _, f := range known {
-		if d := distance(name, f.key); d < least && d < len(f.key) {
+		if d := distance(name, f.key); d < least && 2*d < len(f.key) {
 			best, least = f.key, d
 		}
 	}

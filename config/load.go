@@ -96,7 +96,7 @@ func (d *decoder) setting(s Setting, v reflect.Value) {
 		f, v = all[i], all[i].value
 	}
 	d.places[s.Key] = Place{Source: s.Source}
-	if err := setScalar(v, f.option, scalar{s.Value, outside}); err != nil {
+	if err := setScalar(v, f.option, scalar{text: s.Value}); err != nil {
 		d.fail(s.Key, d.places[s.Key], err.Error())
 	}
 }

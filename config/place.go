@@ -22,14 +22,33 @@ func (d *decoder) place(t *token.Token) Place {
 		return d.places[""]
 	}
 	line := min(max(t.Position.Line, 1), len(d.lines))
-	text := []rune(d.lines[line-1])
-	column := min(max(t.Position.Column, 1), len(text)+1)
-	rest := string(text[column-1:])
+	if line != d.row.line {
+		d.row = newRow(line, d.lines[line-1])
+	}
+	column := min(max(t.Position.Column, 1), len(d.row.starts))
+	rest := d.row.text[d.row.starts[column-1]:]
 	start, _, _ := strings.Cut(strings.TrimSpace(t.Origin), "\n")
 	if i := strings.Index(rest, start); i > 0 {
 		column += utf8.RuneCountInString(rest[:i])
 	}
 	return Place{d.file, line, column}
+}
+
+// A row is a line of the file and where its characters begin. The last one
+// looked at is kept: all of a file may be in one line.
+type row struct {
+	line   int
+	text   string
+	starts []int // of the end, too
+}
+
+func newRow(line int, text string) row {
+	r := row{line: line, text: text}
+	for i := range text {
+		r.starts = append(r.starts, i)
+	}
+	r.starts = append(r.starts, len(text))
+	return r
 }
 
 // begin is the first token of a node; that of a block mapping, in the library,

@@ -13,20 +13,11 @@ import (
 	"time"
 )
 
-// A scalar is a single value as it was written.
+// A scalar is a single value.
 type scalar struct {
-	text string
-	kind kind
+	text   string
+	number bool // YAML takes it for a number or a bool: it is without quotes
 }
-
-type kind int
-
-const (
-	plain   kind = iota // without quotes, and text all the same
-	quoted              // text, whatever it looks like
-	number              // what YAML takes for a number or a bool
-	outside             // not from YAML, so that it may be anything
-)
 
 // setScalar gives v the value that s means to a key of v's type.
 func setScalar(v reflect.Value, option string, s scalar) error {
@@ -42,14 +33,11 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 			return set(target, s.text, parseSize)
 		}
 	}
-	isText := v.Kind() == reflect.String
 	switch {
-	case isText && s.kind == number:
+	case v.Kind() == reflect.String && s.number:
 		return fmt.Errorf("%s is no text; put it in quotes if it is meant", s.text)
-	case isText:
+	case v.Kind() == reflect.String:
 		v.SetString(s.text)
-	case s.kind == quoted:
-		return fmt.Errorf("%q is text; write the value without quotes", s.text)
 	case v.Kind() == reflect.Bool:
 		if s.text != "true" && s.text != "false" {
 			return fmt.Errorf("%q is neither true nor false", s.text)
