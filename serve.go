@@ -42,8 +42,9 @@ func serveCommand() *cobra.Command {
 // serve runs the proxy and the admin server until a signal comes or one of them
 // fails.
 func serve(cmd *cobra.Command, cfg config.Config) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	signalled, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	group, ctx := errgroup.WithContext(signalled)
 
 	ca, err := openCA(cfg)
 	if err != nil {
@@ -57,7 +58,6 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	for _, warning := range ca.Warnings() {
 		h.log.Warn().Msg(warning)
 	}
-
 	g, err := gate.New(cfg.Rules(), h.keeper, h.log, h.metrics)
 	if err != nil {
 		return err
@@ -68,15 +68,7 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		Via:     cfg.Upstream.Via,
 		Limits:  cfg.Limits,
 	}, g, ca, h.transport, h.log, h.metrics)
-
-	listener, err := listen(cfg.Listen, "--listen")
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-
 	var ready atomic.Bool
-	var group errgroup.Group
 	adminServer := &http.Server{
 		Handler: admin.New(admin.Setup{
 			Listen:  cfg.AdminListen,
@@ -88,37 +80,27 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
-	started := h.log.Info().Str("listen", listener.Addr().String())
-	failed := make(chan struct{}, 2)
-	run := func(serve func() error) {
-		group.Go(func() error {
-			err := serve()
-			failed <- struct{}{}
-			return err
-		})
+
+	listener, err := listen(cfg.Listen, "--listen")
+	if err != nil {
+		return err
 	}
+	version, _ := buildVersion()
+	serving := h.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", listener.Addr())
 	if cfg.AdminListen != "" {
 		adminListener, err := listen(cfg.AdminListen, "--admin-listen")
 		if err != nil {
+			listener.Close()
 			return err
 		}
-		started.Str("admin_listen", adminListener.Addr().String())
-		run(func() error {
-			if err := adminServer.Serve(adminListener); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serving the admin server: %w", err)
-			}
-			return nil
-		})
+		serving.Stringer("admin_listen", adminListener.Addr())
+		group.Go(func() error { return serveAdmin(adminServer, adminListener) })
 	}
-	run(func() error { return server.Serve(listener) })
+	group.Go(func() error { return server.Serve(listener) })
 	ready.Store(true)
-	version, _ := buildVersion()
-	started.Str("name", cfg.Name).Str("version", version).Msg("serving")
+	serving.Msg("serving")
 
-	select {
-	case <-ctx.Done():
-	case <-failed:
-	}
+	<-ctx.Done()
 	ready.Store(false)
 	stop() // a second signal ends the process at once
 	h.log.Info().Stringer("shutdown_grace", cfg.ShutdownGrace).Msg("stopping: requests in flight may end")
@@ -129,6 +111,13 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	}
 	adminServer.Close()
 	return group.Wait()
+}
+
+func serveAdmin(server *http.Server, l net.Listener) error {
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the admin server: %w", err)
+	}
+	return nil
 }
 
 func listen(address, flag string) (net.Listener, error) {
