@@ -129,7 +129,7 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 // own name, so the bot's is ignored.
 type policiesFunc func(context.Context, robots.Origin) (*policy.Policy, error)
 
-func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, _ string) (*policy.Policy, error) {
+func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, _ policy.Sender) (*policy.Policy, error) {
 	return f(ctx, origin)
 }
 
@@ -140,14 +140,14 @@ func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
 	return func(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
 		if !fresh || fetched[origin] {
-			p, err := keeper.Policy(ctx, origin, "")
+			p, err := keeper.Policy(ctx, origin, policy.Sender{})
 			now := time.Now()
 			if err != nil || fetched[origin] || now.Before(p.ExpiresAt) || now.Before(p.NextTry) {
 				return p, err
 			}
 		}
 		fetched[origin] = true
-		return keeper.Fresh(ctx, origin, "")
+		return keeper.Fresh(ctx, origin, policy.Sender{})
 	}
 }
 

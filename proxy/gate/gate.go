@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,11 +47,11 @@ func (r *Rules) overrideOf(origin string) *Override {
 	return nil
 }
 
-// Policies knows what an origin allows now. The user agent is sent with a fetch
-// that the question causes. An error means that there is no answer: the
+// Policies knows what an origin allows now. A fetch that the question causes is
+// made in the name of by. An error means that there is no answer: the
 // context has ended, or the source has been closed.
 type Policies interface {
-	Policy(ctx context.Context, origin robots.Origin, userAgent string) (*policy.Policy, error)
+	Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error)
 }
 
 // Gate judges requests by the rules and policies that hold at that moment. Its
@@ -120,7 +121,10 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *ide
 		v.Judgment, v.Reason = Allowed, RobotsTxt
 		return v, id, nil
 	}
-	p, err := g.policies.Policy(ctx, ask.Target.Origin, id.Agent(ask.UserAgent()))
+	p, err := g.policies.Policy(ctx, ask.Target.Origin, policy.Sender{
+		UserAgent: cmp.Or(id.UserAgent, ask.UserAgent()),
+		From:      cmp.Or(id.From, ask.Header.Get("From")),
+	})
 	if err != nil {
 		v.Reason, v.Cause = Unreachable, "it was not waited for"
 		return v, id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)

@@ -25,11 +25,11 @@ import (
 type known struct {
 	policy *policy.Policy
 	err    error
-	asked  []string
+	asked  []policy.Sender
 }
 
-func (k *known) Policy(_ context.Context, _ robots.Origin, userAgent string) (*policy.Policy, error) {
-	k.asked = append(k.asked, userAgent)
+func (k *known) Policy(_ context.Context, _ robots.Origin, by policy.Sender) (*policy.Policy, error) {
+	k.asked = append(k.asked, by)
 	return k.policy, k.err
 }
 
@@ -165,12 +165,15 @@ func TestNoPolicy(t *testing.T) {
 
 // The site sees the robots.txt fetched by the bot that its page is fetched by.
 func TestPolicyIsAskedForByTheBotsName(t *testing.T) {
-	for want, id := range map[string]identity.Identity{"curl/8": {}, "ExampleBot/1.0": {UserAgent: "ExampleBot/1.0"}} {
+	for want, id := range map[policy.Sender]identity.Identity{
+		{UserAgent: "curl/8"}: {},
+		{UserAgent: "ExampleBot/1.0", From: "bot@example.org"}: {UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
+	} {
 		k := &known{policy: rules("")}
 		g := newGate(t, gate.Rules{Identities: identity.Table{Default: id}}, k, zerolog.Nop(), nil)
 		g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
 		if len(k.asked) != 1 || k.asked[0] != want {
-			t.Errorf("asked by %q, want %q", k.asked, want)
+			t.Errorf("asked by %+v, want %+v", k.asked, want)
 		}
 	}
 }

@@ -61,14 +61,6 @@ func (id *Identity) Tokens(userAgent string) []string {
 	return []string{ProductToken(userAgent)}
 }
 
-// Agent is the User-Agent that the bot sends upstream, given the client's own.
-func (id *Identity) Agent(userAgent string) string {
-	if id.UserAgent != "" {
-		return id.UserAgent
-	}
-	return userAgent
-}
-
 // Rewrite gives a request's header the bot's User-Agent and From.
 func (id *Identity) Rewrite(h http.Header) {
 	if id.UserAgent != "" {

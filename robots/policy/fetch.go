@@ -39,7 +39,7 @@ type fetcher struct {
 // fetch asks the origin. The error is that of ctx, as a fetch that it ends says
 // nothing about the origin, or errUnwanted if that has ended before there was a
 // place.
-func (f *fetcher) fetch(ctx, unwanted context.Context, origin robots.Origin, userAgent string) (found, error) {
+func (f *fetcher) fetch(ctx, unwanted context.Context, origin robots.Origin, by Sender) (found, error) {
 	select {
 	case f.places <- struct{}{}:
 		defer func() { <-f.places }()
@@ -51,7 +51,7 @@ func (f *fetcher) fetch(ctx, unwanted context.Context, origin robots.Origin, use
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
-	visit := visit{fetcher: f, ctx: limited, userAgent: userAgent, patience: min(maxPatience, f.opts.FetchTimeout/10)}
+	visit := visit{fetcher: f, ctx: limited, by: by, patience: min(maxPatience, f.opts.FetchTimeout/10)}
 	got, err := visit.robots(origin)
 	if ctx.Err() != nil {
 		return found{}, ctx.Err()
@@ -69,9 +69,9 @@ func (f *fetcher) fetch(ctx, unwanted context.Context, origin robots.Origin, use
 // A visit is one fetch, with all the requests that it takes.
 type visit struct {
 	*fetcher
-	ctx       context.Context
-	userAgent string
-	patience  time.Duration // left for bodies that say nothing
+	ctx      context.Context
+	by       Sender
+	patience time.Duration // left for bodies that say nothing
 }
 
 func (v *visit) robots(origin robots.Origin) (found, error) {
@@ -162,7 +162,10 @@ func (v *visit) get(address string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("User-Agent", v.userAgent)
+	req.Header.Set("User-Agent", v.by.UserAgent)
+	if v.by.From != "" {
+		req.Header.Set("From", v.by.From)
+	}
 	return v.transport.RoundTrip(req)
 }
 

@@ -40,7 +40,7 @@ func originOf(t testing.TB, address string) robots.Origin {
 
 func fetchFrom(t *testing.T, opts Options, address string) found {
 	t.Helper()
-	got, err := newFetcher(opts).fetch(t.Context(), t.Context(), originOf(t, address), "ExampleBot/1.0")
+	got, err := newFetcher(opts).fetch(t.Context(), t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot/1.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestFetchHasItsTime(t *testing.T) {
 		f.places <- struct{}{}
 		time.AfterFunc(200*time.Millisecond, func() { <-f.places })
 		address := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, someRules) })
-		got, err := f.fetch(t.Context(), t.Context(), originOf(t, address), "ExampleBot")
+		got, err := f.fetch(t.Context(), t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot"})
 		if err != nil || got.outcome != Rules {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -335,7 +335,7 @@ func TestFetchHasItsTime(t *testing.T) {
 	t.Run("whoever ends it says nothing about the origin", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		address := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-		if got, err := newFetcher(Defaults()).fetch(ctx, ctx, originOf(t, address), "ExampleBot"); err != context.Canceled {
+		if got, err := newFetcher(Defaults()).fetch(ctx, ctx, originOf(t, address), Sender{UserAgent: "ExampleBot"}); err != context.Canceled {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})

@@ -33,6 +33,12 @@ type Setup struct {
 	Random func() float64   // in [0,1), spreads retries; nil: math/rand
 }
 
+// A Sender is who a fetch is made for, as the origin gets to see it.
+type Sender struct {
+	UserAgent string // "": that of the Setup
+	From      string // "": none is sent
+}
+
 // A Keeper knows the policy of every origin: from memory, under it the store,
 // under that a fetch. It is safe for concurrent use.
 type Keeper struct {
@@ -95,17 +101,17 @@ func (k *Keeper) Close() {
 	k.memory.close()
 }
 
-// Policy returns what the origin allows now. userAgent is sent if the origin
-// must be asked. The error is the end of ctx or ErrClosed, nothing else: an
+// Policy returns what the origin allows now. by is who asks the origin, if it must
+// be asked. The error is the end of ctx or ErrClosed, nothing else: an
 // unreachable robots.txt is a policy too.
-func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, userAgent string) (*Policy, error) {
+func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	if e := k.memory.get(origin); e != nil {
 		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc()
-			return k.serve(e, userAgent, j), nil
+			return k.serve(e, by, j), nil
 		}
 	}
-	f := k.start(origin, userAgent, NeedFetch, nil)
+	f := k.start(origin, by, NeedFetch, nil)
 	if e := f.meanwhile; e != nil {
 		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
@@ -113,7 +119,7 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, userAgent str
 		}
 	}
 	if err := k.flights.wait(ctx, f); err == errUnwanted {
-		return k.Policy(ctx, origin, userAgent)
+		return k.Policy(ctx, origin, by)
 	} else if err != nil {
 		return nil, err
 	}
@@ -122,22 +128,22 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, userAgent str
 	} else {
 		k.metrics.fromStore.Inc()
 	}
-	return k.serve(f.entry, userAgent, f.judgement), nil
+	return k.serve(f.entry, by, f.judgement), nil
 }
 
 // serve hands out the judgement of an entry, and starts the refresh that it may
 // need.
-func (k *Keeper) serve(e *entry, userAgent string, j *Judgement) *Policy {
+func (k *Keeper) serve(e *entry, by Sender, j *Judgement) *Policy {
 	if j.Need == NeedRefresh {
-		k.start(e.origin, userAgent, NeedRefresh, e)
+		k.start(e.origin, by, NeedRefresh, e)
 	}
 	return &j.Policy
 }
 
 // Fresh is Policy after a fetch, whatever is known.
-func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, userAgent string) (*Policy, error) {
+func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	for {
-		f := k.start(origin, userAgent, NeedNothing, nil)
+		f := k.start(origin, by, NeedNothing, nil)
 		if err := k.flights.wait(ctx, f); err == errUnwanted {
 			continue
 		} else if err != nil {
@@ -194,14 +200,14 @@ func (k *Keeper) known(e *entry) *Policy {
 // start returns the origin's flight, and begins it if there is none. It ends
 // without a fetch if what is found on the way needs less than what the flight
 // is for.
-func (k *Keeper) start(origin robots.Origin, userAgent string, need Need, meanwhile *entry) *flight {
+func (k *Keeper) start(origin robots.Origin, by Sender, need Need, meanwhile *entry) *flight {
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
-		f.err = k.look(ctx, f, origin, userAgent, need)
+		f.err = k.look(ctx, f, origin, by, need)
 	})
 }
 
 // look is a flight.
-func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, userAgent string, need Need) error {
+func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, by Sender, need Need) error {
 	// Another flight may have ended, and another process may have fetched.
 	e := k.newest(ctx, origin)
 	if j := e.judge(&k.opts, k.now()); j.Need < need {
@@ -209,10 +215,10 @@ func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, user
 		f.entry, f.judgement = e, j
 		return nil
 	}
-	if userAgent == "" {
-		userAgent = k.userAgent
+	if by.UserAgent == "" {
+		by.UserAgent = k.userAgent
 	}
-	got, err := k.fetcher.fetch(ctx, f.unwanted, origin, userAgent)
+	got, err := k.fetcher.fetch(ctx, f.unwanted, origin, by)
 	switch {
 	case ctx.Err() != nil:
 		return ErrClosed

@@ -59,7 +59,7 @@ func TestWaiterLeaves(t *testing.T) {
 		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if p, err := w.keeper.Policy(hurried, exampleOrg, "ExampleBot"); !errors.Is(err, context.DeadlineExceeded) || p != nil {
+		if p, err := w.keeper.Policy(hurried, exampleOrg, Sender{UserAgent: "ExampleBot"}); !errors.Is(err, context.DeadlineExceeded) || p != nil {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		if took := time.Since(begun); took != time.Second {
@@ -272,7 +272,7 @@ func TestFetchesAreBounded(t *testing.T) {
 		for i := range 80 {
 			all.Go(func() {
 				origin := someOrigin(i)
-				if p, err := w.keeper.Policy(t.Context(), origin, ""); err != nil || p.Outcome != Rules {
+				if p, err := w.keeper.Policy(t.Context(), origin, Sender{}); err != nil || p.Outcome != Rules {
 					t.Errorf("got %+v, %v", p, err)
 				}
 			})
@@ -294,7 +294,7 @@ func TestUnwantedFetchesGiveUp(t *testing.T) {
 		time.Sleep(20 * hour) // example.org is due for a refresh
 		w.site.fetched()
 		w.site.takes = 5 * time.Second
-		go w.keeper.Policy(t.Context(), someOrigin(0), "")
+		go w.keeper.Policy(t.Context(), someOrigin(0), Sender{})
 		synctest.Wait()
 		w.ask()
 		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -302,14 +302,14 @@ func TestUnwantedFetchesGiveUp(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				if p, err := w.keeper.Policy(hurried, someOrigin(1+i%10), ""); !errors.Is(err, context.DeadlineExceeded) {
+				if p, err := w.keeper.Policy(hurried, someOrigin(1+i%10), Sender{}); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %+v, %v", p, err)
 				}
 			})
 		}
 		patient := make(chan *Policy)
 		go func() {
-			p, _ := w.keeper.Policy(t.Context(), someOrigin(1), "")
+			p, _ := w.keeper.Policy(t.Context(), someOrigin(1), Sender{})
 			patient <- p
 		}()
 		all.Wait()
@@ -320,7 +320,7 @@ func TestUnwantedFetchesGiveUp(t *testing.T) {
 		if n := w.site.fetched(); n != 3 { // the first, the one that is waited for, and the refresh
 			t.Errorf("%d fetches", n)
 		}
-		if p, err := w.keeper.Policy(t.Context(), someOrigin(2), ""); err != nil || p.Outcome != Rules {
+		if p, err := w.keeper.Policy(t.Context(), someOrigin(2), Sender{}); err != nil || p.Outcome != Rules {
 			t.Errorf("asked for again: got %+v, %v", p, err)
 		}
 	})
@@ -334,14 +334,14 @@ func TestWaiterComesLate(t *testing.T) {
 		w.store = lateStore{w.breakStore(), 5 * time.Second}
 		w.site.takes = 8 * time.Second
 		w.start()
-		go w.keeper.Policy(t.Context(), someOrigin(0), "") // has the place from 5 s to 13 s
+		go w.keeper.Policy(t.Context(), someOrigin(0), Sender{}) // has the place from 5 s to 13 s
 		time.Sleep(time.Second)
 		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if p, err := w.keeper.Policy(hurried, someOrigin(1), ""); !errors.Is(err, context.DeadlineExceeded) {
+		if p, err := w.keeper.Policy(hurried, someOrigin(1), Sender{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if p, err := w.keeper.Policy(t.Context(), someOrigin(1), ""); err != nil || p.Outcome != Rules {
+		if p, err := w.keeper.Policy(t.Context(), someOrigin(1), Sender{}); err != nil || p.Outcome != Rules {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		if n := w.site.fetched(); n != 2 {
@@ -356,7 +356,7 @@ func TestFreshAlwaysFetches(t *testing.T) {
 		w.expect(Rules, 1, true)
 		w.site.answers(404, "")
 		for range 2 {
-			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, ""); err != nil || p.Outcome != Unavailable {
+			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Unavailable {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		}
@@ -374,7 +374,7 @@ func TestPeekAndPolicies(t *testing.T) {
 			t.Errorf("got %+v, %v of an origin that is not known", p, err)
 		}
 		for _, host := range []string{"c.example", "a.example", "b.example"} {
-			w.keeper.Policy(t.Context(), robots.Origin{Scheme: "http", Host: host, Port: "80"}, "")
+			w.keeper.Policy(t.Context(), robots.Origin{Scheme: "http", Host: host, Port: "80"}, Sender{})
 		}
 		w.ask()
 		w.site.fetched()
@@ -410,7 +410,7 @@ func TestClose(t *testing.T) {
 		w.site.takes = hour
 		waiting := make(chan error)
 		go func() {
-			_, err := w.keeper.Policy(context.Background(), exampleOrg, "ExampleBot")
+			_, err := w.keeper.Policy(context.Background(), exampleOrg, Sender{UserAgent: "ExampleBot"})
 			waiting <- err
 		}()
 		synctest.Wait()
@@ -419,7 +419,7 @@ func TestClose(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := w.keeper.Policy(t.Context(), exampleOrg, ""); !errors.Is(err, ErrClosed) {
+		if _, err := w.keeper.Policy(t.Context(), exampleOrg, Sender{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
@@ -439,12 +439,12 @@ func BenchmarkPolicyFromMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer k.Close()
-	if _, err := k.Policy(b.Context(), exampleOrg, ""); err != nil {
+	if _, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		k.Policy(b.Context(), exampleOrg, "")
+		k.Policy(b.Context(), exampleOrg, Sender{})
 	}
 }
 

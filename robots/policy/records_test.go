@@ -17,7 +17,7 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 		broken.unwritable.Store(true)
 		w.start()
 		for i := range 5 {
-			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), ""); err != nil || p.Outcome != Rules {
+			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		}
@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 		const origins = 20
 		ask := func() {
 			for i := range origins {
-				if p, err := w.keeper.Policy(t.Context(), someOrigin(i), ""); err != nil || p.Outcome != Rules {
+				if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
 					t.Errorf("got %+v, %v", p, err)
 				}
 				time.Sleep(time.Second)
@@ -93,7 +93,7 @@ func TestLockedStoreHoldsUpNobody(t *testing.T) {
 		begun := time.Now()
 		var all sync.WaitGroup
 		for i := range 10 {
-			all.Go(func() { w.keeper.Policy(t.Context(), someOrigin(i), "") })
+			all.Go(func() { w.keeper.Policy(t.Context(), someOrigin(i), Sender{}) })
 		}
 		all.Wait()
 		if took := time.Since(begun); took != w.site.takes {
@@ -127,7 +127,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 		w.store = pickyStore{w.breakStore(), someOrigin(0).String()}
 		w.start()
 		for i := range 3 {
-			w.keeper.Policy(t.Context(), someOrigin(i), "")
+			w.keeper.Policy(t.Context(), someOrigin(i), Sender{})
 		}
 		time.Sleep(2 * rest)
 		if recs, err := w.store.List(t.Context(), "", 3); len(recs) != 2 || err != nil {
@@ -141,7 +141,7 @@ func TestWhatIsListedIsWhatIsKnownLast(t *testing.T) {
 		full := w.breakStore()
 		w.start()
 		w.ask()
-		w.keeper.Policy(t.Context(), someOrigin(1), "")
+		w.keeper.Policy(t.Context(), someOrigin(1), Sender{})
 		synctest.Wait()
 		full.unwritable.Store(true)
 		time.Sleep(day)
@@ -195,7 +195,7 @@ func TestCloseIsNoFailureOfTheStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store = slowStore{w.breakStore()}
 		w.start()
-		go w.keeper.Policy(context.Background(), exampleOrg, "ExampleBot")
+		go w.keeper.Policy(context.Background(), exampleOrg, Sender{UserAgent: "ExampleBot"})
 		synctest.Wait()
 		w.keeper.Close()
 		if w.log.Len() > 0 {

@@ -149,7 +149,7 @@ var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"
 // ask returns the policy of example.org.
 func (w *world) ask() *Policy {
 	w.t.Helper()
-	p, err := w.keeper.Policy(w.t.Context(), exampleOrg, "ExampleBot/2.0")
+	p, err := w.keeper.Policy(w.t.Context(), exampleOrg, Sender{UserAgent: "ExampleBot/2.0"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
