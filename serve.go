@@ -86,6 +86,7 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		return err
 	}
 	version, _ := buildVersion()
+	own := []net.Addr{listener.Addr()}
 	serving := h.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", listener.Addr())
 	if cfg.AdminListen != "" {
 		adminListener, err := listen(cfg.AdminListen, "--admin-listen")
@@ -94,8 +95,10 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 			return err
 		}
 		serving.Stringer("admin_listen", adminListener.Addr())
+		own = append(own, adminListener.Addr())
 		group.Go(func() error { return serveAdmin(adminServer, adminListener) })
 	}
+	h.transport.Own(own...)
 	group.Go(func() error { return server.Serve(listener) })
 	ready.Store(true)
 	serving.Msg("serving")

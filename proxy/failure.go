@@ -26,6 +26,10 @@ func failure(err error) answer {
 	timedOut := errors.As(err, &netErr) && netErr.Timeout()
 	dialling := errors.As(err, &dial) && dial.Op == "dial"
 	switch {
+	case errors.Is(err, errDenied):
+		a.kind = "destination_ip_prohibited"
+	case errors.Is(err, errOwn):
+		a.kind = "proxy_loop_detected"
 	case errors.As(err, &dns):
 		a.kind = "dns_error"
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname):

@@ -125,6 +125,12 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 	}
 	x.passage = passage
 	if !passage.Admits() {
+		if passage.Reason == gate.Unreachable {
+			// Not the site's fault: neither it nor its robots.txt may be asked.
+			if x.failed = s.transport.Forbids(r.Context(), x.target.Origin); x.failed != nil {
+				return r, s.response(r, failure(x.failed))
+			}
+		}
 		return r, s.response(r, refusal(&passage.Verdict, time.Now()))
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(s.roundTrip)

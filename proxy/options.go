@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
-	"os"
+	"net/url"
+	"strings"
 	"time"
 
 	"robotsproxy/proxy/identity"
@@ -38,6 +40,13 @@ func (c Clients) admits(addr netip.Addr) bool {
 // Upstream says how origins are reached. In a configuration it is the section
 // "upstream".
 type Upstream struct {
+	// Proxy is a parent proxy by which all origins are reached: http://, https://
+	// or socks5://, with user and password if it wants them.
+	Proxy string `yaml:"proxy"`
+	// Deny holds destinations that are never dialled. They are checked after name
+	// resolution; behind a parent proxy, which resolves names itself, only literal
+	// addresses can be.
+	Deny []netip.Prefix `yaml:"deny"`
 	// CAFile holds PEM roots that are trusted besides the system's.
 	CAFile string `yaml:"ca_file,path"`
 	// Insecure holds host globs whose certificates are not verified.
@@ -53,21 +62,45 @@ type Upstream struct {
 // DefaultUpstream is what holds where a configuration is silent.
 func DefaultUpstream() Upstream {
 	return Upstream{
+		Deny: []netip.Prefix{ // link-local: clouds keep their secrets there
+			netip.MustParsePrefix("169.254.0.0/16"),
+			netip.MustParsePrefix("fe80::/10"),
+		},
 		ConnectTimeout:        10 * time.Second,
 		ResponseHeaderTimeout: 60 * time.Second,
 		Via:                   ViaBoth,
 	}
 }
 
-// Validate reports what is wrong with u. The error begins with the key that it is
-// about.
+// Validate reports what is wrong with u. Every error begins with the key that it
+// is about.
 func (u Upstream) Validate() error {
-	if u.CAFile != "" {
-		if _, err := os.Stat(u.CAFile); err != nil {
-			return fmt.Errorf("ca_file: %w; name a PEM file that can be read", err)
+	var errs []error
+	if _, err := u.parent(); err != nil {
+		errs = append(errs, fmt.Errorf("proxy: %w", err))
+	}
+	if _, err := trustedRoots(u.CAFile); err != nil {
+		errs = append(errs, fmt.Errorf("ca_file: %w; name a PEM file of certificates", err))
+	}
+	return errors.Join(errs...)
+}
+
+// parent is the parent proxy's URL, nil if there is none. Errors don't tell the
+// credentials that it may hold.
+func (u Upstream) parent() (*url.URL, error) {
+	if u.Proxy == "" {
+		return nil, nil
+	}
+	parsed, err := url.Parse(u.Proxy)
+	if err == nil {
+		switch parsed.Scheme {
+		case "http", "https", "socks5":
+			if parsed.Hostname() != "" && strings.Trim(parsed.Path, "/") == "" {
+				return parsed, nil
+			}
 		}
 	}
-	return nil
+	return nil, errors.New("this is no proxy's URL; write http://, https:// or socks5:// and host:port, with user:password@ before the host if it wants them")
 }
 
 // Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).

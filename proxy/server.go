@@ -111,10 +111,7 @@ func (s *Server) Serve(l net.Listener) error {
 	go func() { inner <- s.inner.Serve(s.inside) }()
 	err := s.outer.Serve(countingListener{l, s.connections})
 	s.inside.Close()
-	if err = errors.Join(ended(err), ended(<-inner)); err != nil {
-		return err
-	}
-	return nil
+	return errors.Join(ended(err), ended(<-inner))
 }
 
 func ended(err error) error {

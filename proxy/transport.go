@@ -1,16 +1,21 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
 )
 
 // Transport is the one way to origins: pages and robots.txt files take it
@@ -20,6 +25,9 @@ type Transport struct {
 	verifying *http.Transport
 	lenient   *http.Transport
 	insecure  []identity.HostGlob
+
+	parent       *url.URL // nil: origins are dialled
+	destinations destinations
 }
 
 // NewTransport makes the transport that opts describe.
@@ -28,14 +36,27 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Transport{verifying: newTransport(opts, &tls.Config{RootCAs: roots}), insecure: opts.Insecure}
-	t.lenient = newTransport(opts, &tls.Config{InsecureSkipVerify: true})
+	parent, err := opts.parent()
+	if err != nil {
+		return nil, fmt.Errorf("upstream.proxy: %w", err)
+	}
+	t := &Transport{insecure: opts.Insecure, parent: parent, destinations: destinations{deny: opts.Deny}}
+	t.verifying = t.newTransport(opts, &tls.Config{RootCAs: roots})
+	t.lenient = t.newTransport(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	return t, nil
 }
 
-func newTransport(opts Upstream, config *tls.Config) *http.Transport {
+func (t *Transport) newTransport(opts Upstream, config *tls.Config) *http.Transport {
+	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
+	var via func(*http.Request) (*url.URL, error)
+	if t.parent == nil {
+		dialer.Control = t.destinations.control
+	} else {
+		via = http.ProxyURL(t.parent)
+	}
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: opts.ConnectTimeout}).DialContext,
+		Proxy:                 via,
+		DialContext:           dialer.DialContext,
 		TLSClientConfig:       config,
 		TLSHandshakeTimeout:   opts.ConnectTimeout,
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
@@ -48,6 +69,31 @@ func newTransport(opts Upstream, config *tls.Config) *http.Transport {
 		MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression:     true,
 	}
+}
+
+// Own tells the transport which addresses this program listens on: a request to
+// one of them would come back. On an address of all interfaces, each of the
+// machine's counts.
+func (t *Transport) Own(listening ...net.Addr) {
+	var own []netip.AddrPort
+	for _, addr := range listening {
+		if tcp, ok := addr.(*net.TCPAddr); ok {
+			ap := tcp.AddrPort()
+			own = append(own, netip.AddrPortFrom(underlying(ap.Addr()), ap.Port()))
+		}
+	}
+	t.destinations.own.Store(&own)
+}
+
+// Forbids says why an origin is none that this transport goes to, nil if it is. It
+// may have to resolve the origin's name.
+func (t *Transport) Forbids(ctx context.Context, origin robots.Origin) error {
+	if t.parent != nil { // which resolves names: only literal addresses can be checked
+		if _, err := netip.ParseAddr(origin.Host); err != nil {
+			return nil
+		}
+	}
+	return t.destinations.forbids(ctx, origin.Host, origin.Port)
 }
 
 // trustedRoots are the system's and those in the PEM file.
@@ -64,7 +110,7 @@ func trustedRoots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("reading trusted roots: %w", err)
 	}
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading trusted roots: %s holds no PEM certificate; name a file that does in upstream.ca_file", file)
+		return nil, fmt.Errorf("reading trusted roots: %s holds no certificate in PEM", file)
 	}
 	return roots, nil
 }
@@ -72,6 +118,21 @@ func trustedRoots(file string) (*x509.CertPool, error) {
 // RoundTrip sends one request to its origin. Certificates are verified but for
 // the hosts that the operator excepts.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.parent != nil {
+		origin, err := robots.ParseOrigin(r.URL.Scheme + "://" + r.URL.Host)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.Forbids(r.Context(), origin); err != nil {
+			return nil, err
+		}
+		if r.URL.Scheme == "http" && t.parent.Scheme != "socks5" && r.URL.Opaque != "" && !strings.HasPrefix(r.URL.Opaque, "//") {
+			whole := *r.URL
+			whole.Opaque = "//" + whole.Host + whole.Opaque // a proxy wants the absolute form (RFC 9112 3.2.2)
+			r = r.WithContext(r.Context())
+			r.URL = &whole
+		}
+	}
 	if t.excepts(r.URL.Hostname()) {
 		return t.lenient.RoundTrip(r)
 	}

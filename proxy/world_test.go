@@ -50,6 +50,8 @@ type settings struct {
 	upstream proxy.Upstream
 	rules    gate.Rules
 	policies gate.Policies // instead of the keeper's
+
+	onTransport func(*proxy.Transport)
 }
 
 func newWorld(t *testing.T, change ...func(*settings)) *world {
@@ -68,6 +70,9 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	log := zerolog.New(w.log).Level(zerolog.DebugLevel)
 	transport, err := proxy.NewTransport(set.upstream)
 	must(t, err)
+	if set.onTransport != nil {
+		set.onTransport(transport)
+	}
 	if set.policies == nil {
 		known, err := store.Open(context.Background(), store.Options{Kind: store.None}, dir, 1<<20, log)
 		must(t, err)
