@@ -62,12 +62,15 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	server := proxy.New(proxy.Options{
+	server, err := proxy.New(proxy.Options{
 		Name:    cfg.Name,
 		Clients: cfg.Clients,
 		Via:     cfg.Upstream.Via,
 		Limits:  cfg.Limits,
 	}, g, ca, h.transport, h.log, h.metrics)
+	if err != nil {
+		return err
+	}
 	var ready atomic.Bool
 	adminServer := &http.Server{
 		Handler: admin.New(admin.Setup{
@@ -84,6 +87,9 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	listener, err := listen(cfg.Listen, "--listen")
 	if err != nil {
 		return err
+	}
+	if warning := cfg.Clients.Warning(listener.Addr()); warning != "" {
+		h.log.Warn().Stringer("listen", listener.Addr()).Msg(warning)
 	}
 	version, _ := buildVersion()
 	own := []net.Addr{listener.Addr()}

@@ -43,8 +43,11 @@ func BenchmarkRequest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		server := proxy.New(proxy.Options{Name: "bench", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		server, err := proxy.New(proxy.Options{Name: "bench", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
 			g, ca, transport, zerolog.Nop(), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)

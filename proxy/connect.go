@@ -52,7 +52,8 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	t := &tunnel{Conn: conn, first: rw.Reader, user: proxyUser(r.Header)}
+	user, _, _ := proxyCredentials(r.Header)
+	t := &tunnel{Conn: conn, first: rw.Reader, user: user}
 	spoken, err := speaks(t.first)
 	switch {
 	case spoken == protocolTLS:
@@ -160,7 +161,7 @@ func askerOf(r *http.Request) identity.Asker {
 	if t, ok := r.Context().Value(tunnelKey{}).(*tunnel); ok {
 		a.User = t.user
 	} else {
-		a.User = proxyUser(r.Header)
+		a.User, _, _ = proxyCredentials(r.Header)
 	}
 	return a
 }

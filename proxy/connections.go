@@ -8,19 +8,53 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// countingListener counts the connections that are open.
+// countingListener counts the connections that are open, and bounds them.
 type countingListener struct {
 	net.Listener
-	open prometheus.Gauge
+	open   prometheus.Gauge
+	places chan struct{} // nil: there is no bound
+	closed chan struct{}
+	close  sync.Once
 }
 
-func (l countingListener) Accept() (net.Conn, error) {
+// newCountingListener bounds the open connections to max; 0 is no bound.
+func newCountingListener(l net.Listener, open prometheus.Gauge, max int) *countingListener {
+	c := &countingListener{Listener: l, open: open, closed: make(chan struct{})}
+	if max > 0 {
+		c.places = make(chan struct{}, max)
+	}
+	return c
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	if l.places != nil {
+		select {
+		case l.places <- struct{}{}:
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
+		l.leave()
 		return nil, err
 	}
 	l.open.Inc()
-	return &countedConn{Conn: conn, closed: sync.OnceFunc(l.open.Dec)}, nil
+	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
+		l.open.Dec()
+		l.leave()
+	})}, nil
+}
+
+func (l *countingListener) leave() {
+	if l.places != nil {
+		<-l.places
+	}
+}
+
+func (l *countingListener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 type countedConn struct {

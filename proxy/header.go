@@ -82,11 +82,3 @@ func passedBy(h http.Header, name string) bool {
 	}
 	return false
 }
-
-// proxyUser is the user of Proxy-Authorization's Basic scheme (RFC 7617), "" if
-// there is none.
-func proxyUser(h http.Header) string {
-	authorization := http.Request{Header: http.Header{"Authorization": h["Proxy-Authorization"]}}
-	user, _, _ := authorization.BasicAuth()
-	return user
-}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -16,6 +17,10 @@ import (
 type Clients struct {
 	// Allow holds the source addresses that are served; others get 403.
 	Allow []netip.Prefix `yaml:"allow"`
+	// Htpasswd is a file of users with bcrypt hashes of their passwords. With it,
+	// every client must send Proxy-Authorization; without, a user's name is taken
+	// on trust.
+	Htpasswd string `yaml:"htpasswd,path"`
 }
 
 // DefaultClients admits the machine's own loopback addresses alone.
@@ -24,6 +29,36 @@ func DefaultClients() Clients {
 		netip.MustParsePrefix("127.0.0.0/8"),
 		netip.MustParsePrefix("::1/128"),
 	}}
+}
+
+// Validate reports what is wrong with c. Every error begins with the key that it
+// is about.
+func (c Clients) Validate() error {
+	if _, err := readUsers(c.Htpasswd); err != nil {
+		return fmt.Errorf("htpasswd: %w", err)
+	}
+	return nil
+}
+
+// Warning says what is amiss in listening on an address for these clients; "" if
+// nothing is.
+func (c Clients) Warning(listening net.Addr) string {
+	tcp, ok := listening.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() {
+		return ""
+	}
+	local, everyone := true, false
+	for _, p := range c.Allow {
+		local = local && p.Addr().IsLoopback()
+		everyone = everyone || p.Bits() == 0
+	}
+	switch {
+	case local:
+		return "the proxy listens beyond this machine, but other machines get 403: admit them by their addresses in clients.allow"
+	case everyone && c.Htpasswd == "":
+		return "this is an open proxy: everyone who can reach it may use it; name the networks that may in clients.allow, or a file of users in clients.htpasswd"
+	}
+	return ""
 }
 
 // admits reports whether a client at addr may use the proxy.
@@ -127,6 +162,9 @@ func (v *Via) UnmarshalText(text []byte) error {
 // Limits bound what a client may take. In a configuration it is the section
 // "limits".
 type Limits struct {
+	// MaxConnections bounds the client connections that are open at once; 0 is no
+	// bound. When so many are, none is accepted until one has gone.
+	MaxConnections int `yaml:"max_connections"`
 	// HeaderTimeout bounds a request's header, the first byte in a tunnel and
 	// the TLS handshake, each.
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
@@ -144,10 +182,12 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate reports what is wrong with l. Every error begins with the key that
-// it is about.
+// Validate reports what is wrong with l. The error begins with the key that it is
+// about.
 func (l Limits) Validate() error {
-	// net/http reads into a buffer of 4 KiB and adds it to the bound.
+	if l.MaxConnections < 0 {
+		return fmt.Errorf("max_connections: %d is less than nothing; write 0 for no limit", l.MaxConnections)
+	}
 	if l.MaxHeaderBytes < 1<<10 || l.MaxHeaderBytes > 64<<20 {
 		return fmt.Errorf("max_header_bytes: %d is not between 1KiB and 64MiB", l.MaxHeaderBytes)
 	}

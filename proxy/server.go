@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -38,6 +39,7 @@ type Server struct {
 	transport *Transport
 	log       zerolog.Logger
 
+	users   *users // nil: any, on trust
 	goproxy *goproxy.ProxyHttpServer
 	home    http.Handler
 	outer   *http.Server // what clients connect to
@@ -55,8 +57,15 @@ type Server struct {
 
 // New makes a proxy that asks g and reaches origins by t. It registers its
 // metrics with metrics; nil leaves them unregistered.
-func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
+//
+// An error says that the htpasswd file cannot be read.
+func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Logger, metrics prometheus.Registerer) (*Server, error) {
+	users, err := readUsers(opts.Clients.Htpasswd)
+	if err != nil {
+		return nil, fmt.Errorf("clients.htpasswd: %w", err)
+	}
 	s := &Server{
+		users:     users,
 		opts:      opts,
 		gate:      g,
 		ca:        ca,
@@ -80,7 +89,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTrust
-	return s
+	return s, nil
 }
 
 // newHTTPServer leaves ReadTimeout and WriteTimeout unset: they would end long
@@ -109,7 +118,7 @@ func (l serverLog) Write(line []byte) (int, error) {
 func (s *Server) Serve(l net.Listener) error {
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Serve(s.inside) }()
-	err := s.outer.Serve(countingListener{l, s.connections})
+	err := s.outer.Serve(newCountingListener(l, s.connections, s.opts.Limits.MaxConnections))
 	s.inside.Close()
 	return errors.Join(ended(err), ended(<-inner))
 }
@@ -145,13 +154,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // to the proxy as if it were a web server.
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 	client := clientOf(r)
-	switch {
+	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
 	case !s.opts.Clients.admits(client):
 		s.answer(w, r, answer{
 			status:  http.StatusForbidden,
 			kind:    "http_request_denied",
 			details: client.String() + " may not use this proxy",
 			advice:  "Its operator admits clients by their address in clients.allow.",
+		})
+	case proxied && !s.users.knows(r):
+		s.answer(w, r, answer{
+			status:  http.StatusProxyAuthRequired,
+			kind:    "http_request_denied",
+			details: "this proxy wants a user and a password that it knows",
+			advice:  "Name it as http://USER:PASSWORD@" + r.Context().Value(http.LocalAddrContextKey).(net.Addr).String() + " in the client.",
+			header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
 		})
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)

@@ -1,0 +1,146 @@
+package proxy_test
+
+import (
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/identity"
+)
+
+func htpasswd(t *testing.T, cost int) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte("pass:word"), cost)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "htpasswd")
+	must(t, os.WriteFile(file, []byte("# who may\n\nimages:"+string(hash)+"\n"), 0o600))
+	return file
+}
+
+func TestUsers(t *testing.T) {
+	w := newWorld(t, func(s *settings) {
+		s.proxy.Clients.Htpasswd = htpasswd(t, bcrypt.MinCost)
+		s.rules.Identities.Entries = []identity.Entry{{Name: "image-bot", Match: identity.Match{Users: []string{"images"}}}}
+	})
+	plain, secure := w.origin("http", nil), w.origin("https", nil)
+	for credentials, right := range map[string]bool{
+		"":                 false,
+		"images:pass:word": true,
+		"images:wrong":     false,
+		"other:pass:word":  false,
+		"images:":          false,
+	} {
+		header := ""
+		if credentials != "" {
+			header = "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(credentials)) + "\r\n"
+		}
+		for _, request := range []string{
+			"GET " + plain.URL + "/public HTTP/1.1\r\nHost: " + plain.host() + "\r\n",
+			"GET " + secure.URL + "/public HTTP/1.1\r\nHost: " + secure.host() + "\r\n",
+			"CONNECT " + secure.host() + " HTTP/1.1\r\nHost: " + secure.host() + "\r\n",
+		} {
+			c := w.dial()
+			c.send(request + header + "\r\n")
+			resp, err := http.ReadResponse(c.r, nil)
+			must(t, err)
+			want, challenge := 200, ""
+			if !right {
+				want, challenge = 407, `Basic realm="testproxy", charset="UTF-8"`
+			}
+			if resp.StatusCode != want || resp.Header.Get("Proxy-Authenticate") != challenge {
+				t.Errorf("%q, %s: %s %v", credentials, strings.Fields(request)[0], resp.Status, resp.Header)
+			}
+			if !right && !strings.Contains(resp.Header.Get("Proxy-Status"), "error=http_request_denied") {
+				t.Errorf("Proxy-Status %q", resp.Header.Get("Proxy-Status"))
+			}
+		}
+	}
+	for _, o := range []*origin{plain, secure} {
+		for _, r := range o.seen {
+			if r.Header["Proxy-Authorization"] != nil {
+				t.Error("the origin saw the proxy's credentials")
+			}
+		}
+	}
+	through := &url.URL{Scheme: "http", Host: w.addr, User: url.UserPassword("images", "pass:word")}
+	transport := &http.Transport{Proxy: http.ProxyURL(through), TLSClientConfig: w.trust()}
+	defer transport.CloseIdleConnections()
+	if resp, _ := get(t, &http.Client{Transport: transport}, secure.URL+"/public"); resp.StatusCode != 200 {
+		t.Errorf("a user through a tunnel: %s", resp.Status)
+	}
+	w.log.wait(t, `"message":"request"`, secure.URL, `"identity":"image-bot"`)
+	if log := w.log.String(); strings.Contains(log, "pass:word") || strings.Contains(log, base64.StdEncoding.EncodeToString([]byte("images:pass:word"))) {
+		t.Error("the log holds credentials")
+	}
+	c := w.dial()
+	c.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if resp, _ := c.response("GET"); resp.StatusCode != 200 {
+		t.Errorf("the proxy's own page: %s", resp.Status)
+	}
+}
+
+func TestHtpasswdThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	for content, want := range map[string]string{
+		"":                  "holds no user",
+		"images:plain\n":    ":1: ",
+		"# x\nimages\n":     ":2: ",
+		":$2y$05$abcdefg\n": ":1: ",
+		"a:$apr1$x$y\n":     "htpasswd -B",
+	} {
+		file := filepath.Join(dir, "htpasswd")
+		must(t, os.WriteFile(file, []byte(content), 0o600))
+		err := proxy.Clients{Htpasswd: file}.Validate()
+		if err == nil || !strings.HasPrefix(err.Error(), "htpasswd: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if err := (proxy.Clients{Htpasswd: filepath.Join(dir, "none")}).Validate(); err == nil || !strings.Contains(err.Error(), "htpasswd -cB") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	some := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for _, test := range []struct {
+		address string
+		clients proxy.Clients
+		want    string
+	}{
+		{"127.0.0.1:8080", proxy.Clients{Allow: all}, ""},
+		{"[::1]:8080", proxy.DefaultClients(), ""},
+		{"0.0.0.0:8080", proxy.DefaultClients(), "clients.allow"},
+		{"[::]:8080", proxy.Clients{Allow: some}, ""},
+		{"192.0.2.1:8080", proxy.Clients{Allow: all}, "open proxy"},
+		{"192.0.2.1:8080", proxy.Clients{Allow: all, Htpasswd: "x"}, ""},
+	} {
+		addr, err := net.ResolveTCPAddr("tcp", test.address)
+		must(t, err)
+		if got := test.clients.Warning(addr); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s for %v: %q", test.address, test.clients.Allow, got)
+		}
+	}
+}
+
+func TestMaxConnections(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.proxy.Limits.MaxConnections = 2 })
+	first, second, third := w.dial(), w.tunnel("example.com:443"), w.dial()
+	for _, c := range []*rawConn{first, third} {
+		c.send("GET /ca.pem HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
+	first.response("GET")
+	w.gauge("robotsproxy_connections", 2)
+	second.Close() // gives its place to the third
+	third.response("GET")
+	w.gauge("robotsproxy_connections", 2)
+}
