@@ -65,6 +65,7 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	server, err := proxy.New(proxy.Options{
 		Name:    cfg.Name,
 		Clients: cfg.Clients,
+		Tunnels: cfg.HTTPS.Tunnels,
 		Via:     cfg.Upstream.Via,
 		Limits:  cfg.Limits,
 	}, g, ca, h.transport, h.log, h.metrics)

@@ -43,8 +43,12 @@ type Config struct {
 
 // HTTPS says how TLS is read.
 type HTTPS struct {
+	proxy.Tunnels `yaml:",inline"`
 	certs.Options `yaml:",inline"`
 }
+
+// Validate says what is wrong with the section, and the mend.
+func (h HTTPS) Validate() error { return h.Options.Validate() }
 
 // Cache says where policies are kept: in memory, and under it in a store.
 type Cache struct {
@@ -54,13 +58,14 @@ type Cache struct {
 
 // Validate says what is wrong with the cache, and the mend.
 func (c Cache) Validate() error {
+	var err error
 	switch {
 	case c.Memory <= 0:
-		return fmt.Errorf("memory: %d holds no policy; write 1MiB or more", c.Memory)
+		err = fmt.Errorf("memory: %d holds no policy; write 1MiB or more", c.Memory)
 	case c.Memory > maxMemory:
-		return fmt.Errorf("memory: %d is more than any machine has; write 1024GiB or less", c.Memory)
+		err = fmt.Errorf("memory: %d is more than any machine has; write 1024GiB or less", c.Memory)
 	}
-	return nil
+	return errors.Join(err, c.Options.Validate())
 }
 
 const maxMemory = 1 << 40
@@ -74,7 +79,7 @@ func Default() Config {
 		ShutdownGrace:   30 * time.Second,
 		Log:             Log{Level: "info", Format: "auto", Decisions: gate.AllDecisions},
 		Clients:         proxy.DefaultClients(),
-		HTTPS:           HTTPS{certs.Defaults()},
+		HTTPS:           HTTPS{proxy.DefaultTunnels(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),
 		Robots:          policy.Defaults(),
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},

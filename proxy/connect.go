@@ -28,8 +28,8 @@ func (t *tunnel) Read(p []byte) (int, error) { return t.first.Read(p) }
 // CloseWrite tells the client that nothing more comes.
 func (t *tunnel) CloseWrite() error { return closeWrite(t.Conn) }
 
-// connect opens a tunnel and hands it to the inner server. goproxy has no part
-// in it: it would lose a ClientHello that comes in one packet with the CONNECT.
+// connect opens a tunnel. goproxy has no part in it: it would lose a ClientHello
+// that comes in one packet with the CONNECT.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	authority := r.RequestURI
 	_, port, err := net.SplitHostPort(authority)
@@ -39,6 +39,18 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
+	origin := secure
+	if plain.Port == "80" { // of what is not read nobody knows better
+		origin = plain
+	}
+	if judge := s.unreadJudge(origin); judge != nil && s.passUnread(w, r, origin, judge) {
+		return
+	}
+	s.read(w, r, secure, plain)
+}
+
+// read opens a tunnel and hands it to the inner server.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, secure, plain robots.Origin) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
@@ -47,7 +59,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	s.unread.add(conn)
 	defer s.unread.remove(conn)
 	s.limit(conn)
-	if _, err := conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
+	if err := established(conn); err != nil {
 		conn.Close()
 		return
 	}
@@ -65,10 +77,16 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	case err != nil: // the client has left, or says nothing
 		conn.Close()
 	default:
-		s.log.Info().Stringer("client", clientOf(r)).Str("host", authority).
+		s.log.Info().Stringer("client", clientOf(r)).Str("host", r.RequestURI).
 			Msg("tunnel closed: the client speaks neither TLS nor HTTP in it")
 		conn.Close()
 	}
+}
+
+// established tells a client that its tunnel is there.
+func established(conn net.Conn) error {
+	_, err := conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n"))
+	return err
 }
 
 // limit bounds the step that comes next before the first request in a tunnel.

@@ -112,12 +112,7 @@ func outgoing(r *http.Request, x *exchange) *http.Request {
 func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := exchangeOf(r)
 	if passedBy(r.Header, s.opts.Name) {
-		return r, s.response(r, answer{
-			status:  http.StatusBadGateway,
-			kind:    "proxy_loop_detected",
-			details: "this request has passed " + s.opts.Name + " before",
-			advice:  "Proxies that are chained need names of their own.",
-		})
+		return r, s.response(r, s.loop())
 	}
 	passage, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
 	if err != nil { // the client has left, or the proxy is being stopped
@@ -125,13 +120,9 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 	}
 	x.passage = passage
 	if !passage.Admits() {
-		if passage.Reason == gate.Unreachable {
-			// Not the site's fault: neither it nor its robots.txt may be asked.
-			if x.failed = s.transport.Forbids(r.Context(), x.target.Origin); x.failed != nil {
-				return r, s.response(r, failure(x.failed))
-			}
-		}
-		return r, s.response(r, refusal(&passage.Verdict, time.Now()))
+		var a answer
+		a, x.failed = s.refuse(r, passage)
+		return r, s.response(r, a)
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(s.roundTrip)
 
@@ -144,6 +135,27 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 		r.Header.Add("Via", via(r.ProtoMajor, r.ProtoMinor, s.opts.Name))
 	}
 	return r, nil
+}
+
+// loop answers a request that has been here before.
+func (s *Server) loop() answer {
+	return answer{
+		status:  http.StatusBadGateway,
+		kind:    "proxy_loop_detected",
+		details: "this request has passed " + s.opts.Name + " before",
+		advice:  "Proxies that are chained need names of their own.",
+	}
+}
+
+// refuse answers what the gate does not let through. An error says that the origin
+// is one that this proxy does not go to, which is no fault of the origin's.
+func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
+	if p.Reason == gate.Unreachable {
+		if err := s.transport.Forbids(r.Context(), p.Target.Origin); err != nil {
+			return failure(err), err
+		}
+	}
+	return refusal(&p.Verdict, time.Now()), nil
 }
 
 // roundTrip asks the origin and makes its response ready for the client. It never

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,59 @@ func (c Clients) admits(addr netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// Tunnels says which tunnels are read. In a configuration it is a part of the
+// section "https".
+type Tunnels struct {
+	Mode TunnelMode `yaml:"mode"`
+	// Passthrough holds host globs whose tunnels are never read.
+	Passthrough []identity.HostGlob `yaml:"passthrough"`
+	// Mixed says what becomes of a tunnel that is never read, to an origin whose
+	// robots.txt allows the bot only in part.
+	Mixed Mixed `yaml:"mixed_tunnel"`
+}
+
+// DefaultTunnels is what holds where a configuration is silent.
+func DefaultTunnels() Tunnels { return Tunnels{Mode: Intercept, Mixed: RefuseMixed} }
+
+// TunnelMode says when TLS is read inside. The zero value is taken as [Intercept].
+type TunnelMode string
+
+const (
+	// Intercept reads always.
+	Intercept TunnelMode = "intercept"
+	// WhenNeeded reads where the path or something else that is inside decides.
+	WhenNeeded TunnelMode = "when_needed"
+	// Never reads nothing: a tunnel is judged by its CONNECT alone.
+	Never TunnelMode = "tunnel"
+)
+
+// UnmarshalText accepts the three words above.
+func (m *TunnelMode) UnmarshalText(text []byte) error {
+	return oneOf(m, text, Intercept, WhenNeeded, Never)
+}
+
+// Mixed is a verdict on a tunnel whose inside is allowed only in part. The zero
+// value is taken as [RefuseMixed].
+type Mixed string
+
+// The two verdicts.
+const (
+	RefuseMixed Mixed = "refuse"
+	AllowMixed  Mixed = "allow"
+)
+
+// UnmarshalText accepts the two words above.
+func (m *Mixed) UnmarshalText(text []byte) error { return oneOf(m, text, RefuseMixed, AllowMixed) }
+
+// oneOf sets an enumeration to one of its words.
+func oneOf[T ~string](target *T, text []byte, words ...T) error {
+	if !slices.Contains(words, T(text)) {
+		return fmt.Errorf("%q is none of %s", text, strings.Trim(fmt.Sprint(words), "[]"))
+	}
+	*target = T(text)
+	return nil
 }
 
 // Upstream says how origins are reached. In a configuration it is the section
@@ -151,12 +205,7 @@ const (
 
 // UnmarshalText accepts the three words above.
 func (v *Via) UnmarshalText(text []byte) error {
-	switch w := Via(text); w {
-	case ViaBoth, ViaRequest, ViaOff:
-		*v = w
-		return nil
-	}
-	return fmt.Errorf("%q is none of both, request, off", text)
+	return oneOf(v, text, ViaBoth, ViaRequest, ViaOff)
 }
 
 // Limits bound what a client may take. In a configuration it is the section

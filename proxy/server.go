@@ -27,6 +27,7 @@ type Options struct {
 	// Name is this deployment's name in Via and Proxy-Status: a token.
 	Name    string
 	Clients Clients
+	Tunnels Tunnels
 	Via     Via
 	Limits  Limits
 }
@@ -48,10 +49,11 @@ type Server struct {
 	tls     *tls.Config
 
 	// Connections that neither server looks after: tunnels in which nothing has
-	// been asked yet, and WebSockets.
+	// been asked yet; tunnels that are not read, and WebSockets.
 	unread, hijacked connections
 
 	connections prometheus.Gauge
+	open        prometheus.Gauge // tunnels that are not read
 	distrust    *distrust
 }
 
@@ -75,6 +77,10 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 		connections: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_connections",
 			Help: "Client connections that are open.",
+		}),
+		open: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+			Name: "robotsproxy_tunnels",
+			Help: "Tunnels that are open and not read.",
 		}),
 		distrust: newDistrust(log, metrics),
 	}

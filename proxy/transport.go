@@ -27,6 +27,7 @@ type Transport struct {
 	insecure  []identity.HostGlob
 
 	parent       *url.URL // nil: origins are dialled
+	dialer       *net.Dialer
 	destinations destinations
 }
 
@@ -40,23 +41,28 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream.proxy: %w", err)
 	}
-	t := &Transport{insecure: opts.Insecure, parent: parent, destinations: destinations{deny: opts.Deny}}
+	t := &Transport{
+		insecure:     opts.Insecure,
+		parent:       parent,
+		dialer:       &net.Dialer{Timeout: opts.ConnectTimeout},
+		destinations: destinations{deny: opts.Deny},
+	}
+	if parent == nil {
+		t.dialer.Control = t.destinations.control
+	}
 	t.verifying = t.newTransport(opts, &tls.Config{RootCAs: roots})
 	t.lenient = t.newTransport(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	return t, nil
 }
 
 func (t *Transport) newTransport(opts Upstream, config *tls.Config) *http.Transport {
-	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
 	var via func(*http.Request) (*url.URL, error)
-	if t.parent == nil {
-		dialer.Control = t.destinations.control
-	} else {
+	if t.parent != nil {
 		via = http.ProxyURL(t.parent)
 	}
 	return &http.Transport{
 		Proxy:                 via,
-		DialContext:           dialer.DialContext,
+		DialContext:           t.dialer.DialContext,
 		TLSClientConfig:       config,
 		TLSHandshakeTimeout:   opts.ConnectTimeout,
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,

@@ -49,7 +49,22 @@ func (p *parser) compile(textLen int) *File {
 		p.conclude(g)
 		f.size += g.size()
 	}
+	f.conclude()
 	return f
+}
+
+// conclude sets what the file says to all bots alike.
+func (f *File) conclude() {
+	f.extent = Everything // for a bot without a group
+	if g := f.groups[everyone]; g != nil {
+		f.extent = g.extent
+	}
+	for _, g := range f.groups {
+		if g.extent != f.extent {
+			f.extent = Part
+		}
+		f.delays = f.delays || g.delayed
+	}
 }
 
 // conclude sets what a group says as a whole.

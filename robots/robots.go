@@ -13,6 +13,8 @@ type File struct {
 	groups   map[string]*Group // by lower-case name; "*" is everyone
 	sitemaps []string
 	size     int64
+	extent   Extent
+	delays   bool
 }
 
 // Sitemaps gives the values of the file's Sitemap lines, as written, in order.
@@ -21,6 +23,13 @@ func (f *File) Sitemaps() []string { return f.sitemaps }
 
 // Size is about how much memory the file holds, in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Extent says whether the file makes any difference between paths or between
+// bots, whether it names them or not: Everything and Nothing hold for all.
+func (f *File) Extent() Extent { return f.extent }
+
+// StatesDelay reports whether any group states a Crawl-delay.
+func (f *File) StatesDelay() bool { return f.delays }
 
 // Group finds the group that rules a bot of these product tokens, most specific
 // first: the first token that any group names, else everyone's group. It

@@ -88,6 +88,27 @@ func TestCrawlDelay(t *testing.T) {
 	}
 }
 
+func TestExtentOfAFile(t *testing.T) {
+	for body, want := range map[string]Extent{
+		"":                           Everything,
+		"User-agent: *\nDisallow:":   Everything,
+		"User-agent: a\nDisallow:":   Everything,
+		"User-agent: *\nDisallow: /": Nothing,
+		"User-agent: *\nDisallow: /\nUser-agent: a\nDisallow: *": Nothing,
+		"User-agent: a\nDisallow: /":                             Part, // a bot without a group may all
+		"User-agent: *\nDisallow: /\nUser-agent: a\nDisallow:":   Part,
+		"User-agent: *\nDisallow: /x":                            Part,
+		"User-agent: *\nDisallow:\nUser-agent: a\nDisallow: /x":  Part,
+	} {
+		if got := Parse([]byte(body)).Extent(); got != want {
+			t.Errorf("%q: %s, want %s", body, got, want)
+		}
+	}
+	if Parse([]byte("User-agent: *\nDisallow:")).StatesDelay() || !Parse([]byte("User-agent: a\nCrawl-delay: 1")).StatesDelay() {
+		t.Error("a stated delay is not known, or one that is not stated is")
+	}
+}
+
 // An empty rule decides nothing, but is known.
 func TestBlank(t *testing.T) {
 	for _, c := range []struct {

@@ -87,6 +87,14 @@ type Ask struct {
 	Method string
 }
 
+// tokens are the product tokens by which robots.txt is read for the ask.
+func (a *Ask) tokens(id *identity.Identity) []string {
+	if len(a.Agents) > 0 {
+		return a.Agents
+	}
+	return id.Tokens(a.UserAgent())
+}
+
 // Decide judges. The verdict says all that is known even where err says that
 // nothing could be decided: then it refuses.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
@@ -96,10 +104,7 @@ func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 
 func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *identity.Identity, error) {
 	id, name := rules.Identities.Identify(&ask.Asker)
-	tokens := ask.Agents
-	if len(tokens) == 0 {
-		tokens = id.Tokens(ask.UserAgent())
-	}
+	tokens := ask.tokens(id)
 	v := Verdict{
 		URL:       ask.Target.String(),
 		Origin:    ask.Target.Origin.String(),
@@ -154,6 +159,7 @@ func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
 }
 
 func (v *Verdict) match(file *robots.File, tokens []string, path string) {
+	v.file = file
 	v.Sitemaps = file.Sitemaps()
 	group, token := file.Group(tokens)
 	if group == nil {
@@ -193,7 +199,8 @@ func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
 // Passage is a request that has been judged, from the gate to its end.
 type Passage struct {
 	Verdict
-	Bot *identity.Identity
+	Bot    *identity.Identity
+	Target robots.Target
 
 	ask    Ask
 	rules  *Rules
@@ -206,7 +213,7 @@ type Passage struct {
 // calls Done once when the request has ended, whatever the verdict. An error
 // means that the client left before.
 func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
-	p := &Passage{ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
+	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
 	var err error
 	p.Verdict, p.Bot, err = g.decide(ctx, p.rules, ask)
 	p.waited = g.now().Sub(p.asked)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
 )
 
 // Verdict says whether a bot may have a URL and why. Its JSON is the one form
@@ -38,7 +39,8 @@ type Verdict struct {
 	NextTry time.Time `json:"-"`
 
 	mode   identity.Mode
-	source string // the operator's file that was read instead of the live one
+	file   *robots.File // whose rules decided; nil if none had a part in it
+	source string       // the operator's file that was read instead of the live one
 }
 
 // Judgment is the verdict in one word.
@@ -63,6 +65,7 @@ const (
 	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
 	UnreachableExpired Reason = "unreachable_expired" // nor could it for so long that nothing is refused any more
 	Status             Reason = "status"              // the operator's own word on that HTTP status
+	Unread             Reason = "tunnel"              // what is in the tunnel cannot be read, and only a part of the site is allowed
 	Overridden         Reason = "override"            // the operator's own word on the origin
 	Exempt             Reason = "exempt"              // the identity's mode is off
 )
@@ -95,6 +98,8 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("%s has not been reachable for so long that nothing is disallowed any more", v.RobotsURL)
 	case Status:
 		return fmt.Sprintf("%s answers %d, for which the configuration says so", v.RobotsURL, v.RobotsStatus)
+	case Unread:
+		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
 	case Overridden:
 		if v.Rule != "" {
 			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s", v.Rule, v.Line, v.source, v.Origin)

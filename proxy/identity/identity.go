@@ -61,6 +61,9 @@ func (id *Identity) Tokens(userAgent string) []string {
 	return []string{ProductToken(userAgent)}
 }
 
+// Rewrites reports whether Rewrite changes anything.
+func (id *Identity) Rewrites() bool { return id.UserAgent != "" || id.From != "" }
+
 // Rewrite gives a request's header the bot's User-Agent and From.
 func (id *Identity) Rewrite(h http.Header) {
 	if id.UserAgent != "" {

@@ -99,3 +99,28 @@ func (t *Table) Identify(a *Asker) (*Identity, string) {
 	}
 	return &t.Default, DefaultName
 }
+
+// Certain returns the identity that every request in a tunnel will have, as far as
+// its CONNECT tells: one chosen by address or user, before which none is chosen by
+// what only the requests inside will show. nil if that cannot be said.
+func (t *Table) Certain(a *Asker) *Identity {
+	for i := range t.Entries {
+		switch e := &t.Entries[i]; {
+		case len(e.Match.UserAgents) > 0 || len(e.Match.Headers) > 0:
+			return nil
+		case e.Match.holds(a):
+			return &e.Identity
+		}
+	}
+	return nil
+}
+
+// Any reports whether some identity, the default included, is such a one.
+func (t *Table) Any(such func(*Identity) bool) bool {
+	for i := range t.Entries {
+		if such(&t.Entries[i].Identity) {
+			return true
+		}
+	}
+	return such(&t.Default)
+}

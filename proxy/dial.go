@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/net/proxy"
+
+	"robotsproxy/robots"
+)
+
+// Dial opens a connection for a tunnel to an origin: directly or by the parent
+// proxy, and only to where the operator lets it go.
+func (t *Transport) Dial(ctx context.Context, origin robots.Origin) (net.Conn, error) {
+	address := net.JoinHostPort(origin.Host, origin.Port)
+	if t.parent == nil {
+		return t.dialer.DialContext(ctx, "tcp", address)
+	}
+	if err := t.Forbids(ctx, origin); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.dialer.Timeout)
+	defer cancel()
+	if t.parent.Scheme == "socks5" {
+		auth := (*proxy.Auth)(nil)
+		if user := t.parent.User; user != nil {
+			password, _ := user.Password()
+			auth = &proxy.Auth{User: user.Username(), Password: password}
+		}
+		socks, err := proxy.SOCKS5("tcp", hostPort(t.parent, "1080"), auth, t.dialer)
+		if err != nil {
+			return nil, err
+		}
+		return socks.(proxy.ContextDialer).DialContext(ctx, "tcp", address)
+	}
+	conn, err := t.dialer.DialContext(ctx, "tcp", hostPort(t.parent, map[string]string{"http": "80", "https": "443"}[t.parent.Scheme]))
+	if err != nil {
+		return nil, fmt.Errorf("reaching the parent proxy: %w", err)
+	}
+	if t.parent.Scheme == "https" {
+		config := t.verifying.TLSClientConfig.Clone()
+		config.ServerName = t.parent.Hostname()
+		config.NextProtos = nil
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("reaching the parent proxy: %w", err)
+		}
+		conn = secure
+	}
+	return askParent(ctx, conn, t.parent, address)
+}
+
+// askParent asks a parent proxy for a tunnel (RFC 9110 9.3.6).
+func askParent(ctx context.Context, conn net.Conn, parent *url.URL, address string) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": nil}}
+	if user := parent.User; user != nil {
+		password, _ := user.Password()
+		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	read := bufio.NewReaderSize(conn, 1024)
+	err := r.Write(conn)
+	var resp *http.Response
+	if err == nil {
+		resp, err = http.ReadResponse(read, r)
+	}
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("it answers %s", resp.Status)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("asking the parent proxy for a tunnel to %s: %w", address, err)
+	}
+	return &bufferedConn{conn, read}, nil
+}
+
+// bufferedConn is a connection of which some has been read.
+type bufferedConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+func (c *bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func hostPort(u *url.URL, defaultPort string) string {
+	if port := u.Port(); port != "" {
+		return net.JoinHostPort(u.Hostname(), port)
+	}
+	return net.JoinHostPort(u.Hostname(), defaultPort)
+}

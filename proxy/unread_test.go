@@ -1,0 +1,361 @@
+package proxy_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// says is a source of policies for a robots.txt that a test may change.
+type says struct{ text atomic.Value }
+
+func newSays(text string) *says {
+	s := &says{}
+	s.text.Store(text)
+	return s
+}
+
+func (s *says) Policy(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+	switch text := s.text.Load().(string); text {
+	case "404":
+		return &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, nil
+	case "503":
+		return &policy.Policy{Outcome: policy.Unreachable, Status: 503}, nil
+	default:
+		return &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(text)), ExpiresAt: time.Now().Add(20 * time.Millisecond)}, nil
+	}
+}
+
+// What becomes of a CONNECT.
+const (
+	joined  = "joined"  // client and origin speak to each other
+	read    = "read"    // the proxy reads inside
+	refused = "refused" // 403, and the origin is not dialled
+)
+
+// tunnelled tells what becomes of a CONNECT to an origin, by whose certificate is
+// shown in it.
+func tunnelled(w *world, o *origin, header string) string {
+	w.t.Helper()
+	c := w.dial()
+	c.send("CONNECT " + o.host() + " HTTP/1.1\r\nHost: " + o.host() + "\r\n" + header + "\r\n")
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: http.MethodConnect})
+	must(w.t, err)
+	if resp.StatusCode != 200 {
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != 403 || !strings.Contains(resp.Header.Get("Proxy-Status"), "http_request_denied") {
+			w.t.Errorf("CONNECT: %s %s", resp.Status, body)
+		}
+		return refused
+	}
+	conn := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "127.0.0.1"})
+	must(w.t, conn.Handshake())
+	defer conn.Close()
+	if conn.ConnectionState().PeerCertificates[0].Equal(o.Certificate()) {
+		return joined
+	}
+	return read
+}
+
+const (
+	allowsAll  = "User-agent: *\nDisallow:\n"
+	allowsNone = "User-agent: *\nDisallow: /\n"
+	mixed      = "User-agent: *\nDisallow: /private\n"
+	botOnly    = "User-agent: *\nDisallow: /\n\nUser-agent: MyBot\nDisallow:\n"
+)
+
+func TestTunnelsThatAreNeverRead(t *testing.T) {
+	for _, test := range []struct {
+		robots, agent string
+		mixed         proxy.Mixed
+		want          string
+	}{
+		{allowsAll, "", proxy.RefuseMixed, joined},
+		{allowsNone, "", proxy.AllowMixed, refused},
+		{mixed, "", proxy.RefuseMixed, refused},
+		{mixed, "", "", refused},
+		{mixed, "", proxy.AllowMixed, joined},
+		{botOnly, "MyBot/1", proxy.RefuseMixed, joined},
+		{botOnly, "other", proxy.RefuseMixed, refused},
+		{"", "", proxy.RefuseMixed, joined},
+		{"404", "", proxy.RefuseMixed, joined},
+		{"503", "", proxy.AllowMixed, refused},
+	} {
+		for _, how := range []string{"mode", "passthrough"} {
+			w := newWorld(t, func(s *settings) {
+				s.policies = newSays(test.robots)
+				s.proxy.Tunnels.Mixed = test.mixed
+				if how == "mode" {
+					s.proxy.Tunnels.Mode = proxy.Never
+				} else {
+					s.proxy.Tunnels.Passthrough = hosts([]string{"127.0.0.*"})
+				}
+			})
+			o := w.origin("https", nil)
+			if got := tunnelled(w, o, "User-Agent: "+test.agent+"\r\n"); got != test.want {
+				t.Errorf("%s, robots.txt %q, mixed %s: %s, want %s", how, test.robots, test.mixed, got, test.want)
+			}
+			status := map[string]string{joined: `"status":200`, refused: `"status":403`}[test.want]
+			w.log.wait(t, `"message":"request"`, `"method":"CONNECT"`, status)
+			w.gauge("robotsproxy_tunnels", 0)
+		}
+	}
+}
+
+func TestTunnelsAreReadWhereNeeded(t *testing.T) {
+	clients := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	bot := identity.Identity{ProductTokens: []string{"MyBot"}}
+	byAddress := identity.Entry{Name: "a", Match: identity.Match{Clients: clients}, Identity: bot}
+	var anyAgent identity.Glob
+	must(t, anyAgent.UnmarshalText([]byte("x*")))
+	byAgent := identity.Entry{Name: "b", Match: identity.Match{UserAgents: []identity.Glob{anyAgent}}, Identity: bot}
+	with := func(e identity.Entry, change func(*identity.Entry)) identity.Entry {
+		change(&e)
+		return e
+	}
+	for name, test := range map[string]struct {
+		robots  string
+		entries []identity.Entry
+		def     identity.Identity
+		want    string
+	}{
+		"everything for everybody":          {robots: allowsAll, want: joined},
+		"no robots.txt":                     {robots: "404", want: joined},
+		"unreachable":                       {robots: "503", want: refused},
+		"nothing for anybody":               {robots: allowsNone, want: refused},
+		"a part":                            {robots: mixed, want: read},
+		"differs by bot":                    {robots: botOnly, want: read},
+		"the User-Agent is not believed":    {robots: "User-agent: curl\nDisallow: /\n", want: read},
+		"a delay for some bot":              {robots: "User-agent: x\nCrawl-delay: 1\n", want: read},
+		"some identity rewrites":            {robots: allowsAll, entries: []identity.Entry{with(byAgent, func(e *identity.Entry) { e.UserAgent = "MyBot/1" })}, want: read},
+		"the default rewrites":              {robots: allowsAll, def: identity.Identity{From: "a@b"}, want: read},
+		"some identity is not judged":       {robots: allowsNone, entries: []identity.Entry{with(byAgent, func(e *identity.Entry) { e.Mode = identity.Off })}, want: read},
+		"by address, everything":            {robots: botOnly, entries: []identity.Entry{byAddress}, want: joined},
+		"by address, nothing":               {robots: "User-agent: MyBot\nDisallow: /\n", entries: []identity.Entry{byAddress}, want: refused},
+		"by address, a part":                {robots: "User-agent: MyBot\nDisallow: /x\n", entries: []identity.Entry{byAddress}, want: read},
+		"by address, a delay":               {robots: "User-agent: MyBot\nCrawl-delay: 1\n", entries: []identity.Entry{byAddress}, want: read},
+		"by address, another bot's delay":   {robots: "User-agent: x\nCrawl-delay: 1\n", entries: []identity.Entry{byAddress}, want: joined},
+		"by address, rewritten":             {robots: botOnly, entries: []identity.Entry{with(byAddress, func(e *identity.Entry) { e.UserAgent = "MyBot/1" })}, want: read},
+		"by address, without a name":        {robots: botOnly, entries: []identity.Entry{with(byAddress, func(e *identity.Entry) { e.ProductTokens = nil })}, want: read},
+		"by address, but an agent before":   {robots: botOnly, entries: []identity.Entry{byAgent, byAddress}, want: read},
+		"by address, then an agent":         {robots: botOnly, entries: []identity.Entry{byAddress, byAgent}, want: joined},
+		"by address, reported":              {robots: allowsNone, entries: []identity.Entry{with(byAddress, func(e *identity.Entry) { e.Mode = identity.Report })}, want: joined},
+		"by address, off":                   {robots: allowsNone, entries: []identity.Entry{with(byAddress, func(e *identity.Entry) { e.Mode = identity.Off })}, want: joined},
+		"the default's name is not certain": {robots: botOnly, def: bot, want: read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(s *settings) {
+				s.policies = newSays(test.robots)
+				s.proxy.Tunnels.Mode = proxy.WhenNeeded
+				s.rules.Identities = identity.Table{Entries: test.entries, Default: test.def}
+			})
+			if got := tunnelled(w, w.origin("https", nil), ""); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A user is known from the CONNECT too.
+func TestTunnelByUser(t *testing.T) {
+	w := newWorld(t, func(s *settings) {
+		s.policies = newSays(botOnly)
+		s.proxy.Tunnels.Mode = proxy.WhenNeeded
+		s.rules.Identities.Entries = []identity.Entry{{Name: "a", Match: identity.Match{Users: []string{"images"}}, Identity: identity.Identity{ProductTokens: []string{"MyBot"}}}}
+	})
+	o := w.origin("https", nil)
+	if got := tunnelled(w, o, "Proxy-Authorization: Basic aW1hZ2VzOng=\r\n"); got != joined {
+		t.Errorf("%s", got)
+	}
+	if got := tunnelled(w, o, ""); got != read {
+		t.Errorf("without the user: %s", got)
+	}
+}
+
+func unreadWorld(t *testing.T, policies gate.Policies) *world {
+	return newWorld(t, func(s *settings) {
+		s.policies = policies
+		s.proxy.Tunnels.Mode = proxy.Never
+	})
+}
+
+// echo is a server that sends back what it gets, until its client ends.
+func echo(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				io.Copy(conn, conn)
+				io.WriteString(conn, " end")
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// One side may end while the other goes on.
+func TestHalfClose(t *testing.T) {
+	w := unreadWorld(t, newSays(allowsAll))
+	for _, size := range []int{0, 5, 2 << 10, 1 << 20} {
+		c := w.tunnel(echo(t))
+		want := strings.Repeat("x", size)
+		go func() {
+			io.WriteString(c.Conn, want)
+			c.Conn.(*net.TCPConn).CloseWrite()
+		}()
+		if got, err := io.ReadAll(c); err != nil || string(got) != want+" end" {
+			t.Errorf("%d octets: %d came back, %v", size, len(got), err)
+		}
+		w.log.wait(t, `"method":"CONNECT"`, fmt.Sprintf(`"bytes":%d`, size+4))
+	}
+}
+
+// A tunnel is closed when the policy that let it through is over, and the next one
+// refuses.
+func TestTunnelsAreJudgedAgain(t *testing.T) {
+	for _, change := range []string{allowsNone, mixed, "503"} {
+		s := newSays(allowsAll)
+		w := unreadWorld(t, s)
+		c := w.tunnel(echo(t))
+		c.send("x")
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		w.gauge("robotsproxy_tunnels", 1)
+		s.text.Store(change)
+		if rest, _ := io.ReadAll(c); len(rest) != 0 {
+			t.Errorf("%q: %q", change, rest)
+		}
+		w.log.wait(t, `"method":"CONNECT"`, "has changed")
+		w.gauge("robotsproxy_tunnels", 0)
+	}
+}
+
+func TestTunnelToADeniedAddress(t *testing.T) {
+	w := newWorld(t, func(s *settings) {
+		s.policies = newSays(allowsAll)
+		s.proxy.Tunnels.Mode = proxy.Never
+		s.upstream.Deny = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	c := w.dial()
+	c.send("CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n")
+	if resp, _ := c.response("GET"); shape(resp) != "502 destination_ip_prohibited" {
+		t.Errorf("%s", shape(resp))
+	}
+}
+
+func TestTunnelByAParent(t *testing.T) {
+	asked := make(chan string, 100)
+	plain := httptest.NewServer(parent(t, asked))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(parent(t, asked))
+	defer secure.Close()
+	for _, address := range []string{
+		strings.Replace(plain.URL, "://", "://u:p@", 1),
+		strings.Replace(secure.URL, "://", "://u:p@", 1),
+		"socks5://u:p@" + socks5(t, asked),
+	} {
+		w := newWorld(t, func(s *settings) {
+			s.policies = newSays(allowsAll)
+			s.proxy.Tunnels.Mode = proxy.Never
+			s.upstream.Proxy = address
+		})
+		o := w.origin("https", nil)
+		if got := tunnelled(w, o, ""); got != joined {
+			t.Errorf("%s: %s", address, got)
+		}
+		if target := <-asked; target != o.host() {
+			t.Errorf("%s: the parent was asked for %s", address, target)
+		}
+		c := w.dial()
+		c.send("CONNECT 169.254.169.254:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+		if resp, _ := c.response("GET"); shape(resp) != "502 destination_ip_prohibited" {
+			t.Errorf("a denied address: %s", shape(resp))
+		}
+	}
+	w := newWorld(t, func(s *settings) {
+		s.policies = newSays(allowsAll)
+		s.proxy.Tunnels.Mode = proxy.Never
+		s.upstream.Proxy = plain.URL // without the password
+	})
+	c := w.dial()
+	c.send("CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+	if resp, body := c.response("GET"); resp.StatusCode != 502 || !strings.Contains(body, "407") {
+		t.Errorf("a parent that refuses: %s %s", resp.Status, body)
+	}
+}
+
+// Tunnels may end while the proxy is being stopped; what is left then is closed.
+func TestTunnelsAreDrained(t *testing.T) {
+	w := unreadWorld(t, newSays(allowsAll))
+	c, left := w.tunnel(echo(t)), w.tunnel(echo(t))
+	stopped := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { stopped <- w.server.Shutdown(ctx) }()
+	for {
+		if conn, err := net.Dial("tcp", w.addr); err != nil {
+			break
+		} else {
+			conn.Close()
+		}
+	}
+	c.send("late")
+	c.Conn.(*net.TCPConn).CloseWrite()
+	if got, _ := io.ReadAll(c); string(got) != "late end" {
+		t.Errorf("%q", got)
+	}
+	cancel()
+	if rest, _ := io.ReadAll(left); len(rest) != 0 {
+		t.Errorf("%q", rest)
+	}
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+// Idle tunnels cost little.
+func TestIdleTunnels(t *testing.T) {
+	const many = 1000
+	w := unreadWorld(t, newSays(allowsAll))
+	target := echo(t)
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse
+	}
+	before := memory()
+	for range many {
+		w.tunnel(target)
+	}
+	w.gauge("robotsproxy_tunnels", many)
+	if each := (memory() - before) / many; each > 100<<10 {
+		t.Errorf("a tunnel, its client and its origin take %d KiB", each>>10)
+	} else {
+		t.Logf("a tunnel, its client and its origin take %d KiB", each>>10)
+	}
+}
