@@ -22,7 +22,7 @@ unit:
 	cd bench && CGO_ENABLED=1 go test -race -timeout 5m ./...
 
 # command:package, as Debian names them
-NEEDS = gcc:gcc gcc:libc6-dev curl:curl scrapy:python3-scrapy openssl:openssl
+NEEDS = gcc:gcc gcc:libc6-dev curl:curl scrapy:python3-scrapy openssl:openssl vsftpd:vsftpd redis-server:redis-server chromium:chromium
 
 deps:
 	@missing=; for need in $(NEEDS); do \

@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -135,6 +138,8 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		"/api/v1/policy":                                400,
 		"/api/v1/policy?origin=http://example.com/x":    400,
 		"/api/v1/policy?origin=https://nobody.example":  404,
+		"/api/v1/history":                               400,
+		"/api/v1/history?origin=https://nobody.example": 404,
 		"/api/v1/policies?limit=0":                      400,
 		"/api/v1/policies?limit=many":                   400,
 		"/api/v1/policies?limit=100000":                 400,
@@ -161,4 +166,79 @@ func TestErrorsOfTheAPI(t *testing.T) {
 	if _, body := w.get("/api/v1/policies", "rebound.example"); !strings.Contains(body, "rebound.example") {
 		t.Errorf("the refusal does not name the host: %s", body)
 	}
+}
+
+func TestHistoryAndForgettingOfTheAPI(t *testing.T) {
+	w := start(t)
+	var text atomic.Value
+	text.Store("User-agent: *\nDisallow: /a\n")
+	o := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)
+	policy, history := "/api/v1/policy?origin="+url.QueryEscape(o.URL), "/api/v1/history?origin="+url.QueryEscape(o.URL)
+	for method, path := range map[string]string{"GET": history, "DELETE": policy} {
+		if status, body := w.send(method, path); status != 404 {
+			t.Errorf("%s before any request: status %d: %s", method, status, body)
+		}
+	}
+	wantRefused(t, w.curl(o.URL+"/a"), "Disallow: /a")
+	text.Store("User-agent: *\nDisallow: /b\n")
+	wantRefused(t, w.curl(o.URL+"/a"), "Disallow: /a") // as it is in memory
+
+	if status, body := w.send("DELETE", policy); status != 204 || body != "" {
+		t.Errorf("status %d: %s", status, body)
+	}
+	if status, body := w.get(policy); status != 404 {
+		t.Errorf("what was forgotten: status %d: %s", status, body)
+	}
+	w.ask(history).want(t, "origin", o.URL)
+	wantRefused(t, w.curl(o.URL+"/b"), "Disallow: /b")
+	if n := o.robotsFetches(); n != 2 {
+		t.Errorf("%d fetches", n)
+	}
+
+	versions, _ := w.ask(history)["versions"].([]any)
+	if len(versions) != 2 {
+		t.Fatalf("versions %v", versions)
+	}
+	last, first := object(versions[0].(map[string]any)), object(versions[1].(map[string]any))
+	last.want(t, "status", 200, "text", "User-agent: *\nDisallow: /b\n")
+	first.want(t, "status", 200, "text", "User-agent: *\nDisallow: /a\n", "diff", nil)
+	if diff, _ := last["diff"].(string); !strings.Contains(diff, " User-agent: *\n-Disallow: /a\n+Disallow: /b\n") {
+		t.Errorf("diff %q", diff)
+	}
+	// What a decision names can be looked up.
+	sum := w.decision(o.URL + "/b")["robots_sha256"]
+	if sum == nil || sum != last["sha256"] {
+		t.Errorf("the log says %v, the history %v", sum, last["sha256"])
+	}
+
+	for origin, want := range map[string]int{
+		"http://rebound.example": 403, "null": 403, "http://" + w.admin: 204,
+	} {
+		w.curl(o.URL + "/b")
+		if status, body := w.send("DELETE", policy, "Origin", origin); status != want {
+			t.Errorf("Origin %s: status %d: %s", origin, status, body)
+		}
+	}
+}
+
+func TestWrongMethods(t *testing.T) {
+	w := start(t)
+	for request, allow := range map[string]string{
+		"POST /api/v1/verdict?url=http://a.example/":     "GET, HEAD",
+		"DELETE /api/v1/policies":                        "GET, HEAD",
+		"PUT /api/v1/policy?origin=http://a.example":     "DELETE, GET, HEAD",
+		"DELETE /api/v1/history?origin=http://a.example": "GET, HEAD",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		r, err := http.NewRequest(method, "http://"+w.admin+path, nil)
+		must(t, err)
+		resp, err := http.DefaultClient.Do(r)
+		must(t, err)
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 405 || resp.Header.Get("Allow") != allow || resp.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(body), method) {
+			t.Errorf("%s: status %d, header %v: %s", request, resp.StatusCode, resp.Header, body)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }

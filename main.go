@@ -57,7 +57,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return exit{code: exitUsage}
 		},
 	}
-	root.AddCommand(serveCommand(), checkCommand(), validateCommand(), caCommand(), healthcheckCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), historyCommand(), validateCommand(), caCommand(), healthcheckCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -70,19 +70,28 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		e   exit
 		bad config.Errors
 	)
-	switch {
-	case errors.As(err, &bad): // each line says where it is
-		fmt.Fprintln(stderr, bad)
-		return exitUsage
-	case errors.As(err, &e):
-		if e.err != nil {
-			fmt.Fprintf(stderr, "robotsproxy: %v\n", e.err)
-		}
+	isExit := errors.As(err, &e)
+	if !isExit && errors.As(err, &bad) {
+		e, isExit = exit{exitUsage, bad}, true
+	}
+	if isExit {
+		tell(stderr, e.err)
 		return e.code
 	}
 	// What is left are cobra's own errors: unknown commands, flags, arguments.
 	fmt.Fprintf(stderr, "robotsproxy: %v\nTry: %s --help\n", err, cmd.CommandPath())
 	return exitUsage
+}
+
+// tell prints an error. Those of a configuration say in each line where it is.
+func tell(stderr io.Writer, err error) {
+	var bad config.Errors
+	switch {
+	case errors.As(err, &bad):
+		fmt.Fprintln(stderr, bad)
+	case err != nil:
+		fmt.Fprintf(stderr, "robotsproxy: %v\n", err)
+	}
 }
 
 // runs adapts what a command does to cobra: an error that names no exit code is

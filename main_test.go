@@ -56,6 +56,7 @@ func (s suite) Run() int {
 //
 //	exits CODE COMMAND…   the command ends with that exit code
 //	fetched N             $SITE has been asked N times for its robots.txt
+//	serves STATUS|TEXT    what $SITE answers from now on; TEXT as in a Go string
 //
 // and the variables SITE, a web site whose robots.txt is in testdata/robots;
 // DOWN, one that refuses connections; and TAKEN, an address that is in use.
@@ -66,6 +67,7 @@ func TestCommands(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"fetched": fetched,
+			"serves":  serves,
 		},
 		Setup: func(env *testscript.Env) error {
 			site := newScriptSite()
@@ -98,17 +100,22 @@ type scriptSiteKey struct{}
 type scriptSite struct {
 	*httptest.Server
 	fetches atomic.Int32
+	status  atomic.Int32
+	text    atomic.Value // of robots.txt
 }
 
 func newScriptSite() *scriptSite {
 	s := &scriptSite{}
+	s.status.Store(http.StatusOK)
+	s.text.Store(readTestdata("robots/shop.txt"))
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/robots.txt" {
 			http.Error(w, "check asks for no page", http.StatusTeapot)
 			return
 		}
 		s.fetches.Add(1)
-		io.WriteString(w, readTestdata("robots/shop.txt"))
+		w.WriteHeader(int(s.status.Load()))
+		io.WriteString(w, s.text.Load().(string))
 	}))
 	return s
 }
@@ -147,6 +154,20 @@ func fetched(ts *testscript.TestScript, neg bool, args []string) {
 	if got := strconv.Itoa(int(ts.Value(scriptSiteKey{}).(*scriptSite).fetches.Load())); got != args[0] {
 		ts.Fatalf("robots.txt has been asked for %s times, want %s", got, args[0])
 	}
+}
+
+func serves(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serves STATUS|TEXT")
+	}
+	site := ts.Value(scriptSiteKey{}).(*scriptSite)
+	if status, err := strconv.Atoi(args[0]); err == nil {
+		site.status.Store(int32(status))
+		return
+	}
+	text, err := strconv.Unquote(`"` + args[0] + `"`)
+	ts.Check(err)
+	site.text.Store(text)
 }
 
 func must(t testing.TB, err error) {

@@ -62,14 +62,12 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	server, err := proxy.New(proxy.Options{
-		Name:    cfg.Name,
-		Clients: cfg.Clients,
-		Tunnels: cfg.HTTPS.Tunnels,
-		Via:     cfg.Upstream.Via,
-		Limits:  cfg.Limits,
+	server := proxy.New(proxy.Options{
+		Name:   cfg.Name,
+		Via:    cfg.Upstream.Via,
+		Limits: cfg.Limits,
 	}, g, ca, h.transport, h.log, h.metrics)
-	if err != nil {
+	if err := server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}
 	var ready atomic.Bool

@@ -143,6 +143,22 @@ func (w *world) get(path string, host ...string) (status int, body string) {
 	for _, name := range host {
 		r.Host = name
 	}
+	return w.do(r)
+}
+
+// send is get with another method, and with a header if there is one.
+func (w *world) send(method, path string, header ...string) (status int, body string) {
+	w.t.Helper()
+	r, err := http.NewRequest(method, "http://"+w.admin+path, nil)
+	must(w.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return w.do(r)
+}
+
+func (w *world) do(r *http.Request) (status int, body string) {
+	w.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	resp, err := client.Do(r)
 	must(w.t, err)

@@ -35,9 +35,12 @@ func refusal(v *gate.Verdict, now time.Time) answer {
 	a := answer{
 		status:  http.StatusForbidden,
 		kind:    "http_request_denied",
-		details: "robots.txt: " + v.Why(),
+		details: v.Why(),
 		verdict: v,
 		header:  http.Header{},
+	}
+	if v.Reason != gate.Overridden {
+		a.details = "robots.txt: " + a.details
 	}
 	if v.Reason == gate.Unreachable && !v.NextTry.IsZero() {
 		seconds := math.Ceil(v.NextTry.Sub(now).Seconds())

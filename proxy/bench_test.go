@@ -43,9 +43,9 @@ func BenchmarkRequest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		server, err := proxy.New(proxy.Options{Name: "bench", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		server := proxy.New(proxy.Options{Name: "bench", Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
 			g, ca, transport, zerolog.Nop(), nil)
-		if err != nil {
+		if err := server.Admit(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
 			b.Fatal(err)
 		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")

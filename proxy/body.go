@@ -15,6 +15,7 @@ type upload struct {
 
 	mu    sync.Mutex
 	left  int64 // octets to come; negative if that is not known
+	begun bool
 	ended bool
 	err   error
 }
@@ -24,6 +25,9 @@ func newUpload(r *http.Request) *upload {
 }
 
 func (u *upload) Read(p []byte) (int, error) {
+	u.mu.Lock()
+	u.begun = true
+	u.mu.Unlock()
 	n, err := u.ReadCloser.Read(p)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,6 +54,16 @@ func (u *upload) whole() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.ended || u.left == 0
+}
+
+// underway reports whether some of the body has been asked for, but not all read.
+func (u *upload) underway() bool {
+	if u == nil {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.begun && !u.ended && u.left != 0
 }
 
 // malformed says why the client's body could not be read; nil if it could so far.

@@ -33,7 +33,7 @@ func (d *destinations) check(addr netip.AddrPort) error {
 	if own := d.own.Load(); own != nil {
 		for _, listening := range *own {
 			if listening.Port() == addr.Port() && (listening.Addr() == ip || listening.Addr().IsUnspecified() && isOfThisMachine(ip)) {
-				return fmt.Errorf("%s: %w", addr, errOwn)
+				return fmt.Errorf("%s: %w", netip.AddrPortFrom(ip, addr.Port()), errOwn)
 			}
 		}
 	}

@@ -255,7 +255,7 @@ func TestHTTP10InTLS(t *testing.T) {
 }
 
 func TestClientsThatMayNot(t *testing.T) {
-	w := newWorld(t, func(s *settings) { s.proxy.Clients = proxy.Clients{} })
+	w := newWorld(t, func(s *settings) { s.clients = proxy.Clients{} })
 	for _, request := range []string{
 		"GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n",
 		"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"syscall"
 )
@@ -22,6 +23,7 @@ func failure(err error) answer {
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
 		record   tls.RecordHeaderError
+		garbled  textproto.ProtocolError
 	)
 	timedOut := errors.As(err, &netErr) && netErr.Timeout()
 	dialling := errors.As(err, &dial) && dial.Op == "dial"
@@ -44,7 +46,7 @@ func failure(err error) answer {
 		a.kind = "destination_ip_unroutable"
 	case errors.As(err, &record), strings.Contains(err.Error(), "tls: "):
 		a.kind = "tls_protocol_error"
-	case strings.Contains(err.Error(), "malformed HTTP"):
+	case errors.As(err, &garbled), strings.Contains(err.Error(), "malformed HTTP"):
 		a.kind = "http_protocol_error"
 	}
 	return a

@@ -68,7 +68,7 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 			cause = nil
 		}
 	}
-	if r.ProtoMajor == 1 && !x.upload.whole() {
+	if r.ProtoMajor == 1 && x.upload.underway() {
 		// The transport may be reading still; net/http would wait for it.
 		http.NewResponseController(x.client).SetReadDeadline(time.Now())
 	}

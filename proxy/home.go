@@ -49,19 +49,19 @@ type setup struct{ Client, Commands string }
 
 func setups(address string) []setup {
 	all := []setup{
-		{"any shell", "export http_proxy=http://PROXY https_proxy=http://PROXY\nexport HTTP_PROXY=http://PROXY HTTPS_PROXY=http://PROXY"},
-		{"curl", "curl -x http://PROXY --cacert ca.pem https://example.com/"},
-		{"wget", "wget -e https_proxy=http://PROXY --ca-certificate=ca.pem https://example.com/"},
+		{"any shell", "export http_proxy=http://{proxy} https_proxy=http://{proxy}\nexport HTTP_PROXY=http://{proxy} HTTPS_PROXY=http://{proxy}"},
+		{"curl", "curl -x http://{proxy} --cacert ca.pem https://example.com/"},
+		{"wget", "wget -e https_proxy=http://{proxy} --ca-certificate=ca.pem https://example.com/"},
 		{"Python (requests, httpx, aiohttp with trust_env=True, urllib)", "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem"},
 		{"Scrapy", "scrapy crawl NAME   # needs the proxy variables alone"},
 		{"Node 22.21 and later", "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/ca.pem"},
 		{"Go, Ruby", "export SSL_CERT_FILE=$PWD/ca.pem"},
 		{"Java", "keytool -importcert -noprompt -alias robotsproxy -file ca.pem -keystore trust.p12 -storepass changeit\n" +
-			"export JAVA_TOOL_OPTIONS='-Dhttp.proxyHost=HOST -Dhttp.proxyPort=PORT -Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit'"},
-		{"Chromium", "chromium --proxy-server=http://PROXY   # import ca.pem in its settings"},
+			"export JAVA_TOOL_OPTIONS='-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} -Dhttps.proxyPort={port} -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit'"},
+		{"Chromium", "chromium --proxy-server=http://{proxy}   # import ca.pem in its settings"},
 	}
 	host, port, _ := net.SplitHostPort(address)
-	fill := strings.NewReplacer("PROXY", address, "HOST", host, "PORT", port)
+	fill := strings.NewReplacer("{proxy}", address, "{host}", host, "{port}", port)
 	for i := range all {
 		all[i].Commands = fill.Replace(all[i].Commands)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/elazarl/goproxy"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,14 +23,19 @@ import (
 	"robotsproxy/robots"
 )
 
-// Options say how a Server presents itself and whom it serves.
+// Options say how a Server presents itself and what it bounds.
 type Options struct {
 	// Name is this deployment's name in Via and Proxy-Status: a token.
-	Name    string
-	Clients Clients
-	Tunnels Tunnels
-	Via     Via
-	Limits  Limits
+	Name   string
+	Via    Via
+	Limits Limits
+}
+
+// entry says who may come in and which tunnels are read. It is replaced as a whole.
+type entry struct {
+	clients Clients
+	users   *users // nil: any, on trust
+	tunnels Tunnels
 }
 
 // Server is the proxy. Make one with [New].
@@ -40,7 +46,7 @@ type Server struct {
 	transport *Transport
 	log       zerolog.Logger
 
-	users   *users // nil: any, on trust
+	entry   atomic.Pointer[entry]
 	goproxy *goproxy.ProxyHttpServer
 	home    http.Handler
 	outer   *http.Server // what clients connect to
@@ -58,16 +64,10 @@ type Server struct {
 }
 
 // New makes a proxy that asks g and reaches origins by t. It registers its
-// metrics with metrics; nil leaves them unregistered.
-//
-// An error says that the htpasswd file cannot be read.
-func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Logger, metrics prometheus.Registerer) (*Server, error) {
-	users, err := readUsers(opts.Clients.Htpasswd)
-	if err != nil {
-		return nil, fmt.Errorf("clients.htpasswd: %w", err)
-	}
+// metrics with metrics; nil leaves them unregistered. It serves nobody before
+// Admit has said whom.
+func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
 	s := &Server{
-		users:     users,
 		opts:      opts,
 		gate:      g,
 		ca:        ca,
@@ -95,7 +95,20 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTrust
-	return s, nil
+	s.entry.Store(&entry{})
+	return s
+}
+
+// Admit says who may use the proxy and which tunnels are read, from the next
+// request on. An error says that the file of users cannot be read; then all stays
+// as it was.
+func (s *Server) Admit(clients Clients, tunnels Tunnels) error {
+	users, err := readUsers(clients.Htpasswd)
+	if err != nil {
+		return fmt.Errorf("clients.htpasswd: %w", err)
+	}
+	s.entry.Store(&entry{clients, users, tunnels})
+	return nil
 }
 
 // newHTTPServer leaves ReadTimeout and WriteTimeout unset: they would end long
@@ -159,16 +172,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // serveOuter is the first door: absolute-form requests, CONNECT, and what comes
 // to the proxy as if it were a web server.
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
-	client := clientOf(r)
+	client, entry := clientOf(r), s.entry.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
-	case !s.opts.Clients.admits(client):
+	case !entry.clients.admits(client):
 		s.answer(w, r, answer{
 			status:  http.StatusForbidden,
 			kind:    "http_request_denied",
 			details: client.String() + " may not use this proxy",
 			advice:  "Its operator admits clients by their address in clients.allow.",
 		})
-	case proxied && !s.users.knows(r):
+	case proxied && !entry.users.knows(r):
 		s.answer(w, r, answer{
 			status:  http.StatusProxyAuthRequired,
 			kind:    "http_request_denied",
@@ -182,14 +195,14 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		s.asterisk(w, r)
 	case r.URL.IsAbs():
 		target, err := robots.ParseTarget(r.RequestURI)
-		if err == nil && target.Origin.Scheme == "ftp" {
-			err = errors.New("the scheme ftp is not served; http and https are")
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
-			return
+		case target.Origin.Scheme == "ftp":
+			s.serveFTP(w, r, target)
+		default:
+			s.forward(w, r, target)
 		}
-		s.forward(w, r, target)
 	default:
 		s.home.ServeHTTP(w, r)
 	}

@@ -25,6 +25,7 @@ type Transport struct {
 	verifying *http.Transport
 	lenient   *http.Transport
 	insecure  []identity.HostGlob
+	ftp       *ftpTransport
 
 	parent       *url.URL // nil: origins are dialled
 	dialer       *net.Dialer
@@ -52,6 +53,7 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	}
 	t.verifying = t.newTransport(opts, &tls.Config{RootCAs: roots})
 	t.lenient = t.newTransport(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
+	t.ftp = &ftpTransport{t.dialer, opts.ResponseHeaderTimeout}
 	return t, nil
 }
 
@@ -95,6 +97,9 @@ func (t *Transport) Own(listening ...net.Addr) {
 // may have to resolve the origin's name.
 func (t *Transport) Forbids(ctx context.Context, origin robots.Origin) error {
 	if t.parent != nil { // which resolves names: only literal addresses can be checked
+		if origin.Scheme == "ftp" && t.parent.Scheme == "socks5" {
+			return errFTPBySOCKS
+		}
 		if _, err := netip.ParseAddr(origin.Host); err != nil {
 			return nil
 		}
@@ -138,6 +143,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r = r.WithContext(r.Context())
 			r.URL = &whole
 		}
+		if r.URL.Scheme == "ftp" { // the parent is asked in HTTP
+			whole := &url.URL{Scheme: "http", Host: r.URL.Host, Opaque: "ftp://" + r.URL.Host + r.URL.RequestURI()}
+			r = r.WithContext(r.Context())
+			r.URL = whole
+		}
+	} else if r.URL.Scheme == "ftp" {
+		return t.ftp.RoundTrip(r)
 	}
 	if t.excepts(r.URL.Hostname()) {
 		return t.lenient.RoundTrip(r)

@@ -22,7 +22,7 @@ type judge func(ctx context.Context, ask gate.Ask) (*gate.Passage, error)
 // unreadJudge says who judges a tunnel to an origin that may not be read; nil for
 // one that is read in any case.
 func (s *Server) unreadJudge(origin robots.Origin) judge {
-	tunnels := s.opts.Tunnels
+	tunnels := s.entry.Load().tunnels
 	never := tunnels.Mode == Never ||
 		slices.ContainsFunc(tunnels.Passthrough, func(g identity.HostGlob) bool { return g.Match(origin.Host) })
 	switch {

@@ -101,11 +101,11 @@ func TestTunnelsThatAreNeverRead(t *testing.T) {
 		for _, how := range []string{"mode", "passthrough"} {
 			w := newWorld(t, func(s *settings) {
 				s.policies = newSays(test.robots)
-				s.proxy.Tunnels.Mixed = test.mixed
+				s.tunnels.Mixed = test.mixed
 				if how == "mode" {
-					s.proxy.Tunnels.Mode = proxy.Never
+					s.tunnels.Mode = proxy.Never
 				} else {
-					s.proxy.Tunnels.Passthrough = hosts([]string{"127.0.0.*"})
+					s.tunnels.Passthrough = hosts([]string{"127.0.0.*"})
 				}
 			})
 			o := w.origin("https", nil)
@@ -163,7 +163,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(s *settings) {
 				s.policies = newSays(test.robots)
-				s.proxy.Tunnels.Mode = proxy.WhenNeeded
+				s.tunnels.Mode = proxy.WhenNeeded
 				s.rules.Identities = identity.Table{Entries: test.entries, Default: test.def}
 			})
 			if got := tunnelled(w, w.origin("https", nil), ""); got != test.want {
@@ -177,7 +177,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 func TestTunnelByUser(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(botOnly)
-		s.proxy.Tunnels.Mode = proxy.WhenNeeded
+		s.tunnels.Mode = proxy.WhenNeeded
 		s.rules.Identities.Entries = []identity.Entry{{Name: "a", Match: identity.Match{Users: []string{"images"}}, Identity: identity.Identity{ProductTokens: []string{"MyBot"}}}}
 	})
 	o := w.origin("https", nil)
@@ -192,7 +192,7 @@ func TestTunnelByUser(t *testing.T) {
 func unreadWorld(t *testing.T, policies gate.Policies) *world {
 	return newWorld(t, func(s *settings) {
 		s.policies = policies
-		s.proxy.Tunnels.Mode = proxy.Never
+		s.tunnels.Mode = proxy.Never
 	})
 }
 
@@ -258,7 +258,7 @@ func TestTunnelsAreJudgedAgain(t *testing.T) {
 func TestTunnelToADeniedAddress(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(allowsAll)
-		s.proxy.Tunnels.Mode = proxy.Never
+		s.tunnels.Mode = proxy.Never
 		s.upstream.Deny = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	c := w.dial()
@@ -281,7 +281,7 @@ func TestTunnelByAParent(t *testing.T) {
 	} {
 		w := newWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
-			s.proxy.Tunnels.Mode = proxy.Never
+			s.tunnels.Mode = proxy.Never
 			s.upstream.Proxy = address
 		})
 		o := w.origin("https", nil)
@@ -299,7 +299,7 @@ func TestTunnelByAParent(t *testing.T) {
 	}
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(allowsAll)
-		s.proxy.Tunnels.Mode = proxy.Never
+		s.tunnels.Mode = proxy.Never
 		s.upstream.Proxy = plain.URL // without the password
 	})
 	c := w.dial()

@@ -47,6 +47,8 @@ type world struct {
 // settings are what a test may want otherwise.
 type settings struct {
 	proxy    proxy.Options
+	clients  proxy.Clients
+	tunnels  proxy.Tunnels
 	upstream proxy.Upstream
 	rules    gate.Rules
 	policies gate.Policies // instead of the keeper's
@@ -58,7 +60,9 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	set := settings{
-		proxy:    proxy.Options{Name: "testproxy", Clients: proxy.DefaultClients(), Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		proxy:    proxy.Options{Name: "testproxy", Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		clients:  proxy.DefaultClients(),
+		tunnels:  proxy.DefaultTunnels(),
 		upstream: proxy.DefaultUpstream(),
 		rules:    gate.Rules{Identities: identity.Table{Default: identity.Default()}},
 	}
@@ -86,8 +90,8 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	must(t, err)
 	g, err := gate.New(set.rules, set.policies, log, w.metrics)
 	must(t, err)
-	w.server, err = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
-	must(t, err)
+	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
+	must(t, w.server.Admit(set.clients, set.tunnels))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.addr = l.Addr().String()

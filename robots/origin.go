@@ -147,8 +147,12 @@ func defaultPort(scheme string) string {
 	}
 }
 
-// maxHost is the longest name that the DNS can hold.
-const maxHost = 253
+// The longest name, and the longest part of one, that the DNS can hold (RFC 1035
+// 2.3.4).
+const (
+	maxHost  = 253
+	maxLabel = 63
+)
 
 // parseHost gives the one spelling of a host. It promises that two spellings
 // become one only if a resolver would be asked for the same name, and refuses
@@ -173,6 +177,11 @@ func parseHost(s string) (string, error) {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if last == "" || host[0] == '.' || strings.Contains(host, "..") {
 		return "", fmt.Errorf("host %q is empty or has an empty label", s)
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if len(label) > maxLabel {
+			return "", fmt.Errorf("host %q has a label of %d octets, more than %d", s, len(label), maxLabel)
+		}
 	}
 	for i := range len(host) {
 		if c := host[i]; !isLetter(c) && !isDigit(c) && c != '-' && c != '_' && c != '.' {

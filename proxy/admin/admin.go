@@ -30,13 +30,17 @@ type Setup struct {
 	Ready func() bool
 }
 
-// Known is what is known of origins without asking them.
+// Known is what is known of origins. It never asks them.
 type Known interface {
 	// Peek returns an origin's policy, nil if it is not known.
 	Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error)
 	// Policies returns up to limit policies, those after the origin given, in
 	// the order of origins.
 	Policies(ctx context.Context, after string, limit int) ([]*policy.Policy, error)
+	// History returns what an origin has answered over time.
+	History(ctx context.Context, origin robots.Origin) (policy.History, error)
+	// Forget drops what is known of an origin but for its history.
+	Forget(ctx context.Context, origin robots.Origin) error
 }
 
 // New makes the admin server's handler.

@@ -18,12 +18,45 @@ func (s Setup) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/verdict", s.verdict)
 	mux.HandleFunc("GET /api/v1/policy", s.policy)
+	mux.HandleFunc("DELETE /api/v1/policy", s.forget)
 	mux.HandleFunc("GET /api/v1/policies", s.policies)
-	mux.HandleFunc("/api/v1/", func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
-	})
-	return mux
+	mux.HandleFunc("GET /api/v1/history", s.history)
+	// A page of another site may have its visitor's browser send a DELETE.
+	foreign := http.NewCrossOriginProtection()
+	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, http.StatusForbidden, "a page of another origin may change nothing here")
+	}))
+	return foreign.Handler(problems(mux))
 }
+
+// problems answers what mux has no handler for: by its own statuses, but with a
+// problem for a body.
+func problems(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		mute := &muteWriter{header: w.Header()}
+		h.ServeHTTP(mute, r)
+		detail := "there is no " + r.URL.Path
+		if mute.status == http.StatusMethodNotAllowed {
+			detail = r.URL.Path + " takes " + w.Header().Get("Allow") + ", not " + r.Method
+		}
+		writeProblem(w, mute.status, detail)
+	})
+}
+
+// muteWriter keeps the status alone of an answer.
+type muteWriter struct {
+	header http.Header
+	status int
+}
+
+func (m *muteWriter) Header() http.Header         { return m.header }
+func (m *muteWriter) WriteHeader(status int)      { m.status = status }
+func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 
 // verdict judges a URL for an agent, or for the default identity.
 func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
@@ -46,18 +79,7 @@ func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
 
 // policy shows one origin's policy with its robots.txt.
 func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
-	origin, err := robots.ParseOrigin(strings.TrimSuffix(r.URL.Query().Get("origin"), "/"))
-	if err != nil {
-		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("origin: %v", err))
-		return
-	}
-	p, err := s.Known.Peek(r.Context(), origin)
-	switch {
-	case err != nil:
-		writeProblem(w, http.StatusInternalServerError, err.Error())
-	case p == nil:
-		writeProblem(w, http.StatusNotFound, "nobody has asked for "+origin.String()+" yet")
-	default:
+	if p := s.known(w, r); p != nil {
 		view := viewOf(p)
 		view.Text = string(p.Text)
 		if p.File != nil {
@@ -65,6 +87,63 @@ func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, http.StatusOK, "application/json", view)
 	}
+}
+
+// forget drops one origin's policy.
+func (s Setup) forget(w http.ResponseWriter, r *http.Request) {
+	p := s.known(w, r)
+	if p == nil {
+		return
+	}
+	if err := s.Known.Forget(r.Context(), p.Origin); err != nil {
+		writeProblem(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// history shows what one origin has answered over time.
+func (s Setup) history(w http.ResponseWriter, r *http.Request) {
+	origin, ok := originOf(w, r)
+	if !ok {
+		return
+	}
+	history, err := s.Known.History(r.Context(), origin)
+	switch {
+	case err != nil:
+		writeProblem(w, http.StatusInternalServerError, err.Error())
+	case len(history.Versions) == 0:
+		writeProblem(w, http.StatusNotFound, origin.String()+" has given no robots.txt yet")
+	default:
+		writeJSON(w, http.StatusOK, "application/json", history)
+	}
+}
+
+// known is the policy of the origin that a request names; nil if there is none,
+// which has been answered then.
+func (s Setup) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
+	origin, ok := originOf(w, r)
+	if !ok {
+		return nil
+	}
+	p, err := s.Known.Peek(r.Context(), origin)
+	if err != nil {
+		writeProblem(w, http.StatusInternalServerError, err.Error())
+		return nil
+	}
+	if p == nil {
+		writeProblem(w, http.StatusNotFound, "nobody has asked for "+origin.String()+" yet")
+	}
+	return p
+}
+
+// originOf is the origin that a request names. It answers one that names none.
+func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
+	origin, err := robots.ParseOrigin(strings.TrimSuffix(r.URL.Query().Get("origin"), "/"))
+	if err != nil {
+		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("origin: %v", err))
+	}
+	return origin, err == nil
 }
 
 const (

@@ -5,12 +5,13 @@ import "strings"
 // ProductToken is the product token (RFC 9309 2.2.1, RFC 9110 10.1.5) of a
 // User-Agent, "*" where it names no bot.
 //
-// Most bots begin with their name. Those that begin with Mozilla/ borrow a
+// Most bots begin with their name, up to the first character that no token holds.
+// Those that begin with Mozilla/ borrow a
 // browser's: theirs stands after "compatible;", or else is the first name that
 // holds bot, crawl or spider or is followed by a +URL. A browser has none.
 func ProductToken(userAgent string) string {
 	userAgent = strings.TrimSpace(userAgent)
-	name := leadingName(userAgent, "/ ")
+	name := strings.TrimRight(leadingName(userAgent, "/ \t;(,"), "+")
 	if len(userAgent) >= len(mozilla) && strings.EqualFold(userAgent[:len(mozilla)], mozilla) {
 		name = borrowedName(userAgent[len(mozilla):])
 	}
@@ -34,7 +35,7 @@ func borrowedName(userAgent string) string {
 	}
 	for i, item := range items {
 		name := leadingName(item, nameEnd)
-		if !isName(name) {
+		if !isName(name) || strings.EqualFold(name, "compatible") {
 			continue
 		}
 		if _, after, _ := strings.Cut(item, " "); holdsBot(name) || isLink(strings.TrimSpace(after)) {

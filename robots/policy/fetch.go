@@ -33,28 +33,18 @@ type found struct {
 type fetcher struct {
 	opts      Options
 	transport http.RoundTripper
-	places    chan struct{} // holds one value for each fetch under way
 }
 
 // fetch asks the origin. The error is that of ctx, as a fetch that it ends says
-// nothing about the origin, or errUnwanted if that has ended before there was a
-// place.
-func (f *fetcher) fetch(ctx, unwanted context.Context, origin robots.Origin, by Sender) (found, error) {
-	select {
-	case f.places <- struct{}{}:
-		defer func() { <-f.places }()
-	case <-ctx.Done():
-		return found{}, ctx.Err()
-	case <-unwanted.Done():
-		return found{}, errUnwanted
-	}
+// nothing about the origin.
+func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender) (found, error) {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
 	visit := visit{fetcher: f, ctx: limited, by: by, patience: min(maxPatience, f.opts.FetchTimeout/10)}
 	got, err := visit.robots(origin)
 	if ctx.Err() != nil {
-		return found{}, ctx.Err()
+		return found{}, context.Cause(ctx)
 	}
 	if err != nil {
 		got.answered, got.outcome, got.cause = false, Unreachable, cause(err)

@@ -25,7 +25,6 @@ func newFetcher(opts Options) *fetcher {
 	return &fetcher{
 		opts:      opts,
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
-		places:    make(chan struct{}, opts.MaxFetches),
 	}
 }
 
@@ -40,7 +39,7 @@ func originOf(t testing.TB, address string) robots.Origin {
 
 func fetchFrom(t *testing.T, opts Options, address string) found {
 	t.Helper()
-	got, err := newFetcher(opts).fetch(t.Context(), t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot/1.0"})
+	got, err := newFetcher(opts).fetch(t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot/1.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,21 +320,10 @@ func TestFetchHasItsTime(t *testing.T) {
 			}
 		})
 	}
-	t.Run("waiting for a place is not counted", func(t *testing.T) {
-		opts := with(func(o *Options) { o.FetchTimeout, o.MaxFetches = 150*time.Millisecond, 1 })
-		f := newFetcher(opts)
-		f.places <- struct{}{}
-		time.AfterFunc(200*time.Millisecond, func() { <-f.places })
-		address := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, someRules) })
-		got, err := f.fetch(t.Context(), t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot"})
-		if err != nil || got.outcome != Rules {
-			t.Errorf("got %+v, %v", got, err)
-		}
-	})
 	t.Run("whoever ends it says nothing about the origin", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		address := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-		if got, err := newFetcher(Defaults()).fetch(ctx, ctx, originOf(t, address), Sender{UserAgent: "ExampleBot"}); err != context.Canceled {
+		if got, err := newFetcher(Defaults()).fetch(ctx, originOf(t, address), Sender{UserAgent: "ExampleBot"}); err != context.Canceled {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})

@@ -23,10 +23,11 @@ type flight struct {
 	waiting  int             // how many started it and have not left; who starts a refresh never does
 	unwanted context.Context // ends when all have left
 	giveUp   context.CancelFunc
+	end      context.CancelCauseFunc
 }
 
-// errUnwanted ends a flight that nobody waited for any more. Whoever has come
-// since then starts another.
+// errUnwanted ends a flight that nobody waited for any more, or whose origin
+// has been forgotten. Whoever has come since then starts another.
 var errUnwanted = errors.New("nobody waits for it")
 
 // flights are those under way. It is singleflight with what a keeper needs
@@ -34,7 +35,7 @@ var errUnwanted = errors.New("nobody waits for it")
 // each request that would have started one, and an end that waits for all.
 type flights struct {
 	ctx    context.Context // ends the flights
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
 	closed   bool
@@ -43,7 +44,7 @@ type flights struct {
 }
 
 func newFlights() *flights {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	return &flights{ctx: ctx, cancel: cancel, underWay: make(map[robots.Origin]*flight)}
 }
 
@@ -56,8 +57,31 @@ func (fs *flights) start(origin robots.Origin, meanwhile *entry, fly func(contex
 		f.waiting++
 		return f
 	}
+	return fs.begin(origin, meanwhile, fly)
+}
+
+// instead ends the origin's flight, if there is one, and begins another as soon
+// as it has ended.
+func (fs *flights) instead(origin robots.Origin, fly func(context.Context, *flight)) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	last, ok := fs.underWay[origin]
+	if !ok {
+		return fs.begin(origin, nil, fly)
+	}
+	last.end(errUnwanted)
+	return fs.begin(origin, nil, func(ctx context.Context, f *flight) {
+		<-last.done
+		fly(ctx, f)
+	})
+}
+
+// begin begins a flight. The caller holds the lock.
+func (fs *flights) begin(origin robots.Origin, meanwhile *entry, fly func(context.Context, *flight)) *flight {
 	f := &flight{meanwhile: meanwhile, done: make(chan struct{}), waiting: 1}
-	f.unwanted, f.giveUp = context.WithCancel(fs.ctx)
+	var ctx context.Context
+	ctx, f.end = context.WithCancelCause(fs.ctx)
+	f.unwanted, f.giveUp = context.WithCancel(ctx)
 	if fs.closed {
 		f.err = ErrClosed
 		close(f.done)
@@ -65,12 +89,14 @@ func (fs *flights) start(origin robots.Origin, meanwhile *entry, fly func(contex
 	}
 	fs.underWay[origin] = f
 	fs.running.Go(func() {
-		fly(fs.ctx, f)
+		fly(ctx, f)
 		fs.mu.Lock()
-		delete(fs.underWay, origin)
+		if fs.underWay[origin] == f {
+			delete(fs.underWay, origin)
+		}
 		fs.mu.Unlock()
 		close(f.done)
-		f.giveUp()
+		f.end(nil)
 	})
 	return f
 }
@@ -96,6 +122,6 @@ func (fs *flights) close() {
 	fs.mu.Lock()
 	fs.closed = true
 	fs.mu.Unlock()
-	fs.cancel()
+	fs.cancel(ErrClosed)
 	fs.running.Wait()
 }

@@ -51,6 +51,7 @@ type Keeper struct {
 	memory  *memory
 	records *records
 	fetcher fetcher
+	places  *places // for fetches
 	flights *flights
 	metrics *metrics
 }
@@ -86,8 +87,8 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		fetcher: fetcher{
 			opts:      s.Options,
 			transport: s.Transport,
-			places:    make(chan struct{}, s.Options.MaxFetches),
 		},
+		places:  newPlaces(s.Options.MaxFetches),
 		flights: newFlights(),
 		metrics: metrics,
 	}, nil
@@ -208,31 +209,73 @@ func (k *Keeper) start(origin robots.Origin, by Sender, need Need, meanwhile *en
 
 // look is a flight.
 func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, by Sender, need Need) error {
-	// Another flight may have ended, and another process may have fetched.
-	e := k.newest(ctx, origin)
-	if j := e.judge(&k.opts, k.now()); j.Need < need {
-		k.memory.set(e)
-		f.entry, f.judgement = e, j
-		return nil
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		// Another flight may have ended, and another process may have fetched.
+		e := k.newest(ctx, origin)
+		if k.lands(f, e, need) {
+			return nil
+		}
+		if done, err := k.visit(ctx, f, e, by, need); done || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause): // another machine asks the origin
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-f.unwanted.Done():
+			return errUnwanted
+		}
+	}
+}
+
+// lands ends a flight with an entry that needs less than the flight is for, and
+// reports whether it does.
+func (k *Keeper) lands(f *flight, e *entry, need Need) bool {
+	j := e.judge(&k.opts, k.now())
+	if j.Need >= need {
+		return false
+	}
+	k.memory.set(e)
+	f.entry, f.judgement = e, j
+	return true
+}
+
+// visit asks the origin of an entry, unless another machine is doing so: then
+// the flight is not done.
+func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need Need) (done bool, err error) {
+	if err := k.places.enter(ctx, f.unwanted, by); err != nil {
+		return false, err
+	}
+	defer k.places.leave()
+	release, shared := k.lease(ctx, e.origin)
+	switch {
+	case release != nil:
+		defer k.flights.running.Go(release)
+		if e = k.newest(ctx, e.origin); k.lands(f, e, need) { // another may have had the lease just before
+			return true, nil
+		}
+	case shared:
+		return false, nil
 	}
 	if by.UserAgent == "" {
 		by.UserAgent = k.userAgent
 	}
-	got, err := k.fetcher.fetch(ctx, f.unwanted, origin, by)
-	switch {
-	case ctx.Err() != nil:
-		return ErrClosed
-	case err != nil:
-		return err
+	got, err := k.fetcher.fetch(ctx, e.origin, by)
+	if err != nil {
+		return false, err
 	}
 	now := k.now()
-	e = newEntry(origin, k.opts.learn(e.rec, got, now, k.random()), e)
+	e = newEntry(e.origin, k.opts.learn(e.rec, got, now, k.random()), e)
 	k.memory.set(e)
-	k.records.put(e.rec)
+	if shared {
+		k.records.share(ctx, e.rec) // before the lease ends
+	} else {
+		k.records.put(e.rec)
+	}
 	k.metrics.fetched(got)
 	k.logFetch(e, got)
 	f.entry, f.judgement, f.fetched = e, e.judge(&k.opts, now), true
-	return nil
+	return true, nil
 }
 
 // newest returns what memory or the store knows best; an empty entry if

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"robotsproxy/robots"
-	"robotsproxy/robots/store"
 )
 
 func TestFirstRequestsShareOneFetch(t *testing.T) {
@@ -430,22 +429,6 @@ func TestClose(t *testing.T) {
 			t.Errorf("a fetch that was ended is kept: %v", err)
 		}
 	})
-}
-
-func BenchmarkPolicyFromMemory(b *testing.B) {
-	s := &site{status: 200, body: someRules}
-	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: store.NewMemory(0), Transport: s})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer k.Close()
-	if _, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		k.Policy(b.Context(), exampleOrg, Sender{})
-	}
 }
 
 // What a ceiling allows is not taken before there is something to hold.

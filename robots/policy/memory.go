@@ -49,12 +49,15 @@ func (e *entry) judge(opts *Options, now time.Time) *Judgement {
 // the structs with their strings, and the cache's own.
 const entryOverhead = 1024
 
+// cost is twice the size of the entry: the garbage collector lets the heap grow
+// to twice what is in use before it runs, and the ceiling is on what the
+// process takes.
 func (e *entry) cost() int64 {
-	cost := int64(entryOverhead + cap(e.rec.Body))
+	size := int64(entryOverhead + cap(e.rec.Body))
 	if e.file != nil {
-		cost += e.file.Size()
+		size += e.file.Size()
 	}
-	return cost
+	return 2 * size
 }
 
 // A memory is a bounded shortcut to what the store holds. It may forget an
@@ -113,6 +116,16 @@ func (m *memory) set(e *entry) {
 	defer m.mu.RUnlock()
 	if !m.closed && m.cache.Set(maphash.Comparable(m.seed, e.origin), e, e.cost()) {
 		m.count.Add(1)
+	}
+}
+
+// remove returns when get finds no entry of the origin that was set before.
+func (m *memory) remove(origin robots.Origin) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if !m.closed {
+		m.cache.Del(maphash.Comparable(m.seed, origin))
+		m.cache.Wait() // for one that the cache is still about to take
 	}
 }
 

@@ -63,6 +63,13 @@ func Defaults() Options {
 	}
 }
 
+// Keep is how long a record may still be needed after the lifetime of its
+// answer: until an unreachable robots.txt no longer disallows everything, and a
+// week.
+func (o Options) Keep() time.Duration {
+	return max(o.DisallowFor, o.AllowAfter) + 7*24*time.Hour
+}
+
 const maxMaxBytes = 1 << 30
 
 // Validate says all that is wrong with the options, and the mend of each.

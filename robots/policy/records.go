@@ -25,6 +25,7 @@ type records struct {
 	// pending has what the store does not have yet. Without it an origin whose
 	// policy memory does not take would be fetched for every request.
 	pending *store.Memory
+	writing chan struct{} // has a value while the store gets, or forgets, what is pending
 	failing atomic.Bool
 
 	ctx     context.Context // ends writing
@@ -40,7 +41,8 @@ func newRecords(s store.Store, log zerolog.Logger) *records {
 	r := &records{
 		store: s, log: log, pending: store.NewMemory(0),
 		ctx: ctx, cancel: cancel,
-		news: make(chan struct{}, 1), closing: make(chan struct{}), written: make(chan struct{}),
+		writing: make(chan struct{}, 1),
+		news:    make(chan struct{}, 1), closing: make(chan struct{}), written: make(chan struct{}),
 	}
 	go r.write()
 	return r
@@ -68,9 +70,58 @@ func (r *records) list(ctx context.Context, after string, limit int) ([]store.Re
 	return recs[:min(len(recs), limit)], nil
 }
 
+// versions is store.Store's Versions.
+func (r *records) versions(ctx context.Context, origin string) ([]store.Version, error) {
+	pending, _ := r.pending.Versions(ctx, origin)
+	versions, err := r.store.Versions(ctx, origin)
+	if err != nil || len(pending) == 0 {
+		return versions, err
+	}
+	last := pending[0]
+	i := slices.IndexFunc(versions, func(v store.Version) bool {
+		return v.SHA256 == last.SHA256 && v.Status == last.Status
+	})
+	if i >= 0 {
+		last.FirstSeen = versions[i].FirstSeen
+		versions = slices.Delete(versions, i, i+1)
+	}
+	return slices.Insert(versions, 0, last), nil
+}
+
+// forget drops the origin's record. What it was is one of its versions still.
+func (r *records) forget(ctx context.Context, origin string) error {
+	select {
+	case r.writing <- struct{}{}:
+		defer func() { <-r.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if rec, ok, _ := r.pending.Get(ctx, origin); ok {
+		if err := r.store.Put(ctx, rec); err != nil {
+			r.failed(ctx, err)
+		}
+		r.pending.Forget(ctx, origin)
+	}
+	return r.store.Forget(ctx, origin)
+}
+
+// share writes rec at once, for other machines to find it. What fails is
+// written later. Unlike the writing of put, those of several origins don't wait
+// for each other; the origin's flight must last until it returns.
+func (r *records) share(ctx context.Context, rec store.Record) {
+	r.pending.Put(r.ctx, rec)
+	if !r.keep(ctx, rec) {
+		r.wake()
+	}
+}
+
 // put has rec written soon.
 func (r *records) put(rec store.Record) {
 	r.pending.Put(r.ctx, rec)
+	r.wake()
+}
+
+func (r *records) wake() {
 	select {
 	case r.news <- struct{}{}:
 	default:
@@ -90,22 +141,20 @@ func (r *records) close() {
 func (r *records) write() {
 	defer close(r.written)
 	for closing := false; ; {
-		rec, ok := r.pending.Oldest()
+		found, kept := r.keepOldest()
 		switch {
-		case !ok && closing:
+		case !found && closing:
 			return
-		case !ok:
+		case !found:
 			select {
 			case <-r.news:
 			case <-r.closing:
 				closing = true
 			}
-		case r.keep(rec):
-			r.pending.Remove(rec)
+		case kept:
 		case closing:
 			return
 		default:
-			r.pending.Get(r.ctx, rec.Origin) // it may be this one alone: the others come first now
 			select {
 			case <-time.After(rest):
 			case <-r.closing:
@@ -115,15 +164,33 @@ func (r *records) write() {
 	}
 }
 
-// keep writes a record, and reports whether that worked.
-func (r *records) keep(rec store.Record) bool {
-	err := r.store.Put(r.ctx, rec)
-	if err != nil {
-		r.failed(r.ctx, err)
-	} else if r.failing.Swap(false) { // a full disk can be read: only this says that it is full no more
+// keepOldest writes a record, if one is pending, and reports whether that
+// worked.
+func (r *records) keepOldest() (found, kept bool) {
+	r.writing <- struct{}{}
+	defer func() { <-r.writing }()
+	rec, ok := r.pending.Oldest()
+	if !ok {
+		return false, false
+	}
+	if !r.keep(r.ctx, rec) {
+		r.pending.Get(r.ctx, rec.Origin) // it may be this one alone: the others come first now
+		return true, false
+	}
+	return true, true
+}
+
+// keep writes a record that is pending, and reports whether that worked.
+func (r *records) keep(ctx context.Context, rec store.Record) bool {
+	if err := r.store.Put(ctx, rec); err != nil {
+		r.failed(ctx, err)
+		return false
+	}
+	if r.failing.Swap(false) { // a full disk can be read: only this says that it is full no more
 		r.log.Info().Msg("policies can be kept again")
 	}
-	return err == nil
+	r.pending.Remove(rec)
+	return true
 }
 
 // failed logs the first error of reading or writing since policies could last

@@ -79,6 +79,23 @@ func (m *Memory) List(_ context.Context, after string, limit int) ([]Record, err
 	return recs, nil
 }
 
+func (m *Memory) Forget(_ context.Context, origin string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.records[origin]; ok {
+		m.drop(e)
+	}
+	return nil
+}
+
+func (m *Memory) Versions(ctx context.Context, origin string) ([]Version, error) {
+	rec, _, _ := m.Get(ctx, origin)
+	if v, ok := rec.answer(); ok {
+		return []Version{v}, nil
+	}
+	return nil, nil
+}
+
 // Oldest returns the record that has not been used for longest; false if there
 // is none.
 func (m *Memory) Oldest() (Record, bool) {

@@ -14,8 +14,10 @@ func Open(ctx context.Context, opts Options, dataDir string, budget int64, log z
 	switch opts.Kind {
 	case SQLite:
 		return openSQLite(ctx, opts, dataDir, log)
+	case Redis:
+		return openRedis(opts)
 	case None:
 		return NewMemory(budget), nil
 	}
-	return nil, fmt.Errorf("opening the store of policies: %q is none; Kind is %s or %s", opts.Kind, SQLite, None)
+	return nil, fmt.Errorf("opening the store of policies: %q is none; Kind is %s, %s or %s", opts.Kind, SQLite, Redis, None)
 }

@@ -10,17 +10,18 @@ type Kind string
 
 const (
 	SQLite Kind = "sqlite" // policies.db in the data directory
+	Redis  Kind = "redis"  // a server that several machines share
 	None   Kind = "none"   // nothing lasts longer than the process
 )
 
 // UnmarshalText takes the name of a store that there is.
 func (k *Kind) UnmarshalText(text []byte) error {
 	switch kind := Kind(text); kind {
-	case SQLite, None:
+	case SQLite, Redis, None:
 		*k = kind
 		return nil
 	}
-	return fmt.Errorf("%q is no store; write %s or %s", text, SQLite, None)
+	return fmt.Errorf("%q is no store; write %s, %s or %s", text, SQLite, Redis, None)
 }
 
 // Options say where policies last. In a configuration they are part of the
@@ -28,8 +29,30 @@ func (k *Kind) UnmarshalText(text []byte) error {
 type Options struct {
 	Kind Kind `yaml:"store"`
 
+	// RedisURL is where Redis is, and how to log in: redis://, rediss:// (TLS) or
+	// unix://.
+	RedisURL string `yaml:"redis_url"`
+
+	// History is how long a version that is no longer served, and a record that
+	// nobody asks for, is kept. 0: without end.
+	History time.Duration `yaml:"history"`
+
+	// Keep is how long Redis keeps a record whose lifetime is over, for the
+	// sake of its text and its failures. 0: as long as History.
+	Keep time.Duration `yaml:"-"`
+
 	Now func() time.Time `yaml:"-"` // nil means time.Now
 }
 
 // Defaults are the options of a configuration that says nothing.
-func Defaults() Options { return Options{Kind: SQLite} }
+func Defaults() Options {
+	return Options{Kind: SQLite, RedisURL: "redis://127.0.0.1:6379/0", History: 365 * 24 * time.Hour}
+}
+
+// Validate says what is wrong with the options, and the mend.
+func (o Options) Validate() error {
+	if _, err := parseRedisURL(o.RedisURL); err != nil {
+		return fmt.Errorf("redis_url: %w", err)
+	}
+	return nil
+}

@@ -5,13 +5,16 @@ package store
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +27,10 @@ import (
 // records into the store of that directory, and prints the number of each
 // that it has been acknowledged.
 const childDir, childName, childCount = "STORE_TEST_DIR", "STORE_TEST_NAME", "STORE_TEST_COUNT"
+
+// childRoom is the variable that has it do so until a file would have more
+// octets than that.
+const childRoom = "STORE_TEST_ROOM"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
@@ -50,6 +57,9 @@ func writeRecords(dir string) error {
 		return err
 	}
 	defer s.Close()
+	if room, err := strconv.ParseUint(os.Getenv(childRoom), 10, 64); err == nil {
+		return fill(s, os.Getenv(childName), room)
+	}
 	for i := range count {
 		if err := s.Put(context.Background(), childRecord(os.Getenv(childName), i)); err != nil {
 			return err
@@ -111,32 +121,42 @@ func TestProcessesShareADirectory(t *testing.T) {
 	}
 }
 
-func TestKilledProcessLosesNothing(t *testing.T) {
+// However and whenever processes are killed, what was acknowledged is there.
+func TestKilledProcessesLoseNothing(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
-	for round := range 4 {
-		name := fmt.Sprintf("round%d", round)
-		cmd := child(t, thisBinary(t), dir, name, 1_000_000)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines, last := bufio.NewScanner(out), -1
-		for lines.Scan() {
-			if last, err = strconv.Atoi(lines.Text()); err != nil {
+	written := 0
+	for round := range 12 {
+		var all sync.WaitGroup
+		last := []int{-1, -1}
+		for p := range last {
+			cmd := child(t, thisBinary(t), dir, fmt.Sprintf("%d-%d", round, p), 1_000_000)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
 				t.Fatal(err)
 			}
-			if last == 50*(round+1) {
-				cmd.Process.Kill()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
 			}
+			time.AfterFunc(time.Duration(random.IntN(250))*time.Millisecond, func() { cmd.Process.Kill() })
+			all.Go(func() {
+				for lines := bufio.NewScanner(out); lines.Scan(); {
+					if n, err := strconv.Atoi(lines.Text()); err == nil && n == last[p]+1 {
+						last[p] = n
+					}
+				}
+				cmd.Wait()
+			})
 		}
-		io.Copy(io.Discard, out)
-		cmd.Wait()
+		all.Wait()
 		s := openIn(t, dir)
-		for i := range last + 1 {
-			expect(t, s, childRecord(name, i))
+		for p := range last {
+			for i := range last[p] + 1 {
+				expect(t, s, childRecord(fmt.Sprintf("%d-%d", round, p), i))
+				written++
+			}
 		}
 		if err := examine(t.Context(), s.(*sqliteStore).db.Load()); err != nil {
 			t.Error(err)
@@ -146,6 +166,109 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 			t.Errorf("set aside: %v", aside)
 		}
 	}
+	t.Logf("%d records", written)
+	if written == 0 {
+		t.Error("nothing was written before the ends")
+	}
+}
+
+// On a full disk what is there can be read, and when there is room again it can
+// be written to.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	cmd := child(t, thisBinary(t), dir, "writer", 1_000_000)
+	cmd.Env = append(cmd.Env, childRoom+"=2000000")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(out))
+	last, err := strconv.Atoi(lines[len(lines)-1])
+	if err != nil || last < 10 {
+		t.Fatalf("it wrote %q", out)
+	}
+	s := openIn(t, dir)
+	for i := range last + 1 {
+		expect(t, s, childRecord("writer", i))
+	}
+	if err := examine(t.Context(), s.(*sqliteStore).db.Load()); err != nil {
+		t.Error(err)
+	}
+	if aside := setAsideIn(t, dir); len(aside) > 0 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
+// fill writes records until there is no room for another in a file, then looks
+// for what it wrote, and writes that one when there is room.
+func fill(s Store, name string, room uint64) error {
+	signal.Ignore(syscall.SIGXFSZ) // a full disk sends no signal
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = room
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	i := 0
+	for ; s.Put(ctx, childRecord(name, i)) == nil; i++ {
+		fmt.Println(i)
+	}
+	for j := range i {
+		if rec, ok, err := s.Get(ctx, childRecord(name, j).Origin); !ok || err != nil {
+			return fmt.Errorf("record %d of %d: %+v, %w", j, i, rec, err)
+		}
+	}
+	limit.Cur = limit.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	if err := s.Put(ctx, childRecord(name, i)); err != nil {
+		return err
+	}
+	fmt.Println(i)
+	return nil
+}
+
+// While another process writes, records can be read, and one that is put waits.
+func TestLockedByAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	s := openIn(t, dir)
+	one, two := childRecord("locked", 1), childRecord("locked", 2)
+	put(t, s, one)
+	other, err := sql.Open("sqlite", dataSource(filepath.Join(dir, "policies.db")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.Begin() // to write
+	if err != nil {
+		t.Fatal(err)
+	}
+	putting := make(chan error)
+	go func() { putting <- s.Put(context.Background(), two) }()
+	late := openIn(t, dir)
+	for _, s := range []Store{s, late} {
+		begun := time.Now()
+		expect(t, s, one)
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("reading took %v", took)
+		}
+	}
+	select {
+	case err := <-putting:
+		t.Errorf("did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-putting; err != nil {
+		t.Error(err)
+	}
+	expect(t, late, two)
 }
 
 // A file that was made read-only is no reason not to start, and the error of

@@ -17,7 +17,8 @@ const applicationID = 0x726f626f
 // Times are Unix milliseconds, 0 for none. A text is kept once, however many
 // origins serve it: gunzip gives it back. A version is an answer that an
 // origin gave, be it a text or a status without one (text_id 0); versions
-// outlive the policies that they were.
+// outlive the policies that they were, and every answer in policies is one. In
+// sweep is the origin up to which old ones have been looked for.
 var migrations = []string{`
 CREATE TABLE texts (
 	id     INTEGER PRIMARY KEY,
@@ -46,6 +47,17 @@ CREATE TABLE versions (
 	last_seen  INTEGER NOT NULL,
 	PRIMARY KEY (origin, text_id, status)
 ) STRICT, WITHOUT ROWID;
+`, `
+CREATE INDEX versions_of_text ON versions (text_id) WHERE text_id != 0;
+
+INSERT OR IGNORE INTO versions (origin, text_id, status, first_seen, last_seen)
+SELECT origin, text_id, status, fetched_at, fetched_at FROM policies WHERE status != 0;
+
+CREATE TABLE sweep (
+	origin TEXT NOT NULL
+) STRICT;
+
+INSERT INTO sweep (origin) VALUES ('');
 `}
 
 // migrate brings the schema to the version of this program. The caller sees to
@@ -60,6 +72,14 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	case version > len(migrations):
 		return fmt.Errorf("its schema is version %d, and this program knows versions up to %d: "+
 			"start the newer robotsproxy that wrote it, or move the file away to begin a new one", version, len(migrations))
+	}
+	if version == 0 {
+		// Space that becomes free is given back in small pieces, by sweep. A
+		// file that was begun without this only uses it again: to change that
+		// all of it would have to be written anew.
+		if _, err := db.ExecContext(ctx, `PRAGMA auto_vacuum = INCREMENTAL; VACUUM`); err != nil {
+			return err
+		}
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -16,14 +16,16 @@ import (
 
 // sqliteStore keeps records in policies.db. Several processes may have it open.
 type sqliteStore struct {
-	path string
-	log  zerolog.Logger
-	now  func() time.Time
-	db   atomic.Pointer[sql.DB]
+	path    string
+	history time.Duration
+	log     zerolog.Logger
+	now     func() time.Time
+	db      atomic.Pointer[sql.DB]
 
 	// writing lets one goroutine write at a time: between connections SQLite
 	// would have them sleep and try again.
 	writing sync.Mutex
+	puts    int
 
 	mending sync.Mutex
 	mended  time.Time
@@ -37,7 +39,7 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
-	s := &sqliteStore{path: filepath.Join(dataDir, "policies.db"), log: log, now: opts.Now}
+	s := &sqliteStore{path: filepath.Join(dataDir, "policies.db"), history: opts.History, log: log, now: opts.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -106,18 +108,80 @@ FROM policies LEFT JOIN texts ON texts.id = text_id `+where, args...)
 	return recs, rows.Err()
 }
 
+func (s *sqliteStore) Versions(ctx context.Context, origin string) ([]Version, error) {
+	db := s.db.Load()
+	versions, err := readVersions(ctx, db, origin)
+	if err != nil {
+		s.mend(ctx, db, err)
+		return nil, fmt.Errorf("reading from %s: %w", s.path, err)
+	}
+	return versions, nil
+}
+
+func readVersions(ctx context.Context, db *sql.DB, origin string) ([]Version, error) {
+	rows, err := db.QueryContext(ctx, `
+SELECT coalesce(sha256, ''), gzip, status, first_seen, last_seen
+FROM versions LEFT JOIN texts ON texts.id = text_id
+WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var versions []Version
+	for read := 0; rows.Next(); {
+		var v Version
+		var packed sql.RawBytes
+		if err := rows.Scan(&v.SHA256, &packed, &v.Status, at{&v.FirstSeen}, at{&v.LastSeen}); err != nil {
+			return nil, err
+		}
+		if v.SHA256 != "" {
+			if v.Body, err = unpack(packed); err != nil {
+				return nil, fmt.Errorf("unpacking an old robots.txt of %s: %w", origin, err)
+			}
+		}
+		if read += len(v.Body); read > maxHistory && len(versions) > 0 {
+			break
+		}
+		versions = append(versions, v)
+	}
+	return versions, rows.Err()
+}
+
+func (s *sqliteStore) Forget(ctx context.Context, origin string) error {
+	return s.write(ctx, func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, `DELETE FROM policies WHERE origin = ?`, origin)
+		return err
+	})
+}
+
 func (s *sqliteStore) Put(ctx context.Context, rec Record) error {
+	return s.write(ctx, func(db *sql.DB) error {
+		if err := putRecord(ctx, db, rec, s.now); err != nil {
+			return err
+		}
+		if s.history > 0 && s.puts%sweepEvery == 0 { // from the first on: not every process lives to see many
+			if err := sweep(ctx, db, s.now().Add(-s.history)); err != nil {
+				s.log.Debug().Err(err).Msg("old policies could not be swept out") // the next sweep will try again
+			}
+		}
+		s.puts++
+		return nil
+	})
+}
+
+// write lets one writer at a time do this.
+func (s *sqliteStore) write(ctx context.Context, do func(*sql.DB) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	db := s.db.Load()
-	if err := write(ctx, db, rec, s.now); err != nil {
+	if err := do(db); err != nil {
 		s.mend(ctx, db, err)
 		return fmt.Errorf("writing to %s: %w", s.path, err)
 	}
 	return nil
 }
 
-func write(ctx context.Context, db *sql.DB, rec Record, now func() time.Time) error {
+func putRecord(ctx context.Context, db *sql.DB, rec Record, now func() time.Time) error {
 	// Packing takes its time, so it is done before other processes have to wait.
 	textID, err := findText(ctx, db, rec.SHA256)
 	if err != nil {
@@ -133,6 +197,14 @@ func write(ctx context.Context, db *sql.DB, rec Record, now func() time.Time) er
 		return err
 	}
 	defer tx.Rollback()
+	if textID != 0 { // another process may have swept it out since
+		err := tx.QueryRowContext(ctx, `SELECT id FROM texts WHERE sha256 = ?`, rec.SHA256).Scan(&textID)
+		if errors.Is(err, sql.ErrNoRows) {
+			packed = pack(rec.Body)
+		} else if err != nil {
+			return err
+		}
+	}
 	if packed != nil {
 		const insert = `
 INSERT INTO texts (sha256, gzip) VALUES (?, ?)
@@ -158,15 +230,30 @@ WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	if err != nil {
 		return err
 	}
-	if rec.Failures == 0 {
-		const seen = `
-INSERT INTO versions (origin, text_id, status, first_seen, last_seen) VALUES (?, ?, ?, ?4, ?4)
-ON CONFLICT DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)`
-		if _, err := tx.ExecContext(ctx, seen, rec.Origin, textID, rec.Status, ms(rec.FetchedAt)); err != nil {
-			return err
-		}
+	if err := putVersion(ctx, tx, rec, textID, now()); err != nil {
+		return err
 	}
 	return tx.Commit()
+}
+
+// putVersion notes that the record's last answer has been seen. With failures
+// since then it is noted too: its own record may have been overtaken.
+func putVersion(ctx context.Context, tx *sql.Tx, rec Record, textID int64, now time.Time) error {
+	if rec.Status == 0 {
+		return nil
+	}
+	const seen = `
+INSERT INTO versions (origin, text_id, status, first_seen, last_seen) VALUES (?1, ?2, ?3, ?4, ?4)
+ON CONFLICT DO UPDATE SET
+	first_seen = min(first_seen, excluded.first_seen),
+	last_seen = max(min(last_seen, ?5), excluded.last_seen)
+RETURNING first_seen = last_seen`
+	var first bool
+	err := tx.QueryRowContext(ctx, seen, rec.Origin, textID, rec.Status, ms(rec.FetchedAt), ms(now)).Scan(&first)
+	if err != nil || !first {
+		return err
+	}
+	return dropOldest(ctx, tx, rec.Origin)
 }
 
 // findText returns the id of a text; 0 if there is none that can be read, or no

@@ -2,13 +2,11 @@ package store
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,32 +87,6 @@ FROM versions LEFT JOIN texts ON id = text_id WHERE origin = 'https://0.example'
 	if strings.Join(got, ", ") != want {
 		t.Errorf("versions %q, want %q", got, want)
 	}
-}
-
-func TestLateRecordDoesNotHideAnAnswerOfAnotherProcess(t *testing.T) {
-	opts := Defaults()
-	now := noon.Add(24 * time.Hour)
-	opts.Now = func() time.Time { return now }
-	s, err := Open(t.Context(), opts, t.TempDir(), 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	old := textRecord("https://example.com", "old", noon)
-	answer := textRecord("https://example.com", "new", noon.Add(20*time.Hour))
-	put(t, s, old, answer, failingRecord(old, noon.Add(20*time.Hour+time.Second)))
-	expect(t, s, answer)
-	put(t, s, textRecord("https://example.com", "late", noon.Add(19*time.Hour)))
-	expect(t, s, answer)
-
-	now = noon.Add(10 * time.Hour) // the clock was wrong, and is set right
-	failure := failingRecord(old, noon.Add(10*time.Hour))
-	put(t, s, failure)
-	expect(t, s, failure)
-	put(t, s, answer)
-	right := textRecord("https://example.com", "right", noon.Add(9*time.Hour))
-	put(t, s, right)
-	expect(t, s, right)
 }
 
 // A text that can no longer be read is kept again when its origin serves it.
@@ -288,25 +260,6 @@ func TestDirectoryThatCannotBe(t *testing.T) {
 	if _, err := Open(t.Context(), Defaults(), filepath.Join(file, "data"), 0, zerolog.Nop()); err == nil {
 		t.Error("a data directory within a file")
 	}
-}
-
-func TestConcurrentUse(t *testing.T) {
-	s := openIn(t, t.TempDir())
-	var all sync.WaitGroup
-	for g := range 8 {
-		all.Go(func() {
-			for i := range 50 {
-				rec := textRecord(fmt.Sprintf("https://%d.example", i%10), fmt.Sprintf("Disallow: /%d", g), noon)
-				if err := s.Put(context.Background(), rec); err != nil {
-					t.Error(err)
-				}
-				if got, ok, err := s.Get(context.Background(), rec.Origin); err != nil || !ok || !strings.HasPrefix(string(got.Body), "Disallow: /") {
-					t.Errorf("got %+v, %v, %v", got, ok, err)
-				}
-			}
-		})
-	}
-	all.Wait()
 }
 
 func BenchmarkSQLiteGet(b *testing.B) {

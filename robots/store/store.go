@@ -31,8 +31,18 @@ type Record struct {
 	Cause string
 }
 
-// A Store keeps records. It is safe for concurrent use. Records handed in and
-// out are shared: nobody changes a Body.
+// A Version is an answer that an origin gave, be it a robots.txt or a status
+// without one, and when.
+type Version struct {
+	SHA256    string // of Body in hex; empty if the answer was not 2xx
+	Status    int
+	FirstSeen time.Time
+	LastSeen  time.Time
+	Body      []byte
+}
+
+// A Store keeps records, and the versions that they were. It is safe for
+// concurrent use. Records handed in and out are shared: nobody changes a Body.
 type Store interface {
 	// Get returns the record of an origin; false if there is none.
 	Get(ctx context.Context, origin string) (Record, bool, error)
@@ -43,5 +53,27 @@ type Store interface {
 	// List returns up to limit records of the origins after the one given, in
 	// their order and without their texts.
 	List(ctx context.Context, after string, limit int) ([]Record, error)
+	// Forget drops an origin's record, as if it had never been asked. Its
+	// versions stay.
+	Forget(ctx context.Context, origin string) error
+	// Versions returns the distinct answers of an origin with their texts, the
+	// one seen last in front: as many as have up to maxHistory octets of text,
+	// but one at least. A store that does not last knows the last one alone.
+	Versions(ctx context.Context, origin string) ([]Version, error)
 	Close() error
+}
+
+// maxHistory bounds what Versions reads: an origin may serve another text each
+// time that it is asked.
+const maxHistory = 64 << 20
+
+// maxVersions is how many versions of one origin are kept. The oldest go first.
+const maxVersions = 1000
+
+// answer is the version that a record's last answer is; false if there has
+// been none.
+func (r Record) answer() (Version, bool) {
+	return Version{
+		SHA256: r.SHA256, Status: r.Status, FirstSeen: r.FetchedAt, LastSeen: r.FetchedAt, Body: r.Body,
+	}, r.Status != 0
 }

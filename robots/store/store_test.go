@@ -61,57 +61,6 @@ func expect(t testing.TB, s Store, want Record) {
 	}
 }
 
-// What every store does.
-func TestStores(t *testing.T) {
-	for _, kind := range []Kind{SQLite, None} {
-		t.Run(string(kind), func(t *testing.T) {
-			s, err := Open(t.Context(), Options{Kind: kind}, t.TempDir(), 1<<20, zerolog.Nop())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-
-			if _, ok, err := s.Get(t.Context(), "https://example.com"); ok || err != nil {
-				t.Errorf("an empty store: %v, %v", ok, err)
-			}
-			text := textRecord("https://example.com", "User-agent: *\nDisallow: /\n", noon)
-			empty := textRecord("https://empty.example", "", noon)
-			gone := Record{Origin: "http://gone.example:8080", Status: 404, FetchedAt: noon, ExpiresAt: noon.Add(time.Hour)}
-			down := failingRecord(Record{Origin: "https://down.example"}, noon)
-			put(t, s, text, empty, gone, down)
-			for _, rec := range []Record{text, empty, gone, down} {
-				expect(t, s, rec)
-			}
-
-			later := failingRecord(text, noon.Add(23*time.Hour))
-			put(t, s, later)
-			expect(t, s, later)
-			again := textRecord(text.Origin, "User-agent: *\nAllow: /\n", noon.Add(25*time.Hour))
-			put(t, s, again)
-			expect(t, s, again)
-
-			first, err := s.List(t.Context(), "", 3)
-			if err != nil {
-				t.Fatal(err)
-			}
-			rest, err := s.List(t.Context(), "https://empty.example", 3)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := []Record{gone, down, empty, again} // without their texts
-			for i := range want {
-				want[i].Body = nil
-			}
-			if got := append(first, rest...); !reflect.DeepEqual(got, want) {
-				t.Errorf("listed %+v\nwant   %+v", got, want)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func TestMemoryForgetsWhatWasLongestUnused(t *testing.T) {
 	m := NewMemory(0)
 	text := strings.Repeat("x", 1<<20)
@@ -158,7 +107,7 @@ func TestMemoryGivesUpItsOldest(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	var k Kind
-	for _, name := range []string{"sqlite", "none"} {
+	for _, name := range []string{"sqlite", "redis", "none"} {
 		if err := k.UnmarshalText([]byte(name)); err != nil || string(k) != name {
 			t.Errorf("%s: got %q, %v", name, k, err)
 		}
@@ -168,7 +117,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%q: got %q, %v", name, k, err)
 		}
 	}
-	if s, err := Open(t.Context(), Options{}, t.TempDir(), 0, zerolog.Nop()); s != nil || err == nil || !strings.Contains(err.Error(), `"" is none; Kind is sqlite or none`) {
+	if s, err := Open(t.Context(), Options{}, t.TempDir(), 0, zerolog.Nop()); s != nil || err == nil || !strings.Contains(err.Error(), `"" is none; Kind is sqlite, redis or none`) {
 		t.Errorf("the zero Kind: got %v, %v", s, err)
 	}
 }

@@ -1,0 +1,97 @@
+package policy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/robots/store"
+)
+
+// BenchmarkHit is what most requests cost: a policy from memory, and the match.
+func BenchmarkHit(b *testing.B) {
+	s := &site{status: 200, body: someRules}
+	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: store.NewMemory(0), Transport: s})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer k.Close()
+	by := Sender{UserAgent: "ExampleBot/1.0"}
+	if _, err := k.Policy(b.Context(), exampleOrg, by); err != nil {
+		b.Fatal(err)
+	}
+	tokens := []string{"ExampleBot"}
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := k.Policy(b.Context(), exampleOrg, by)
+		if err != nil {
+			b.Fatal(err)
+		}
+		group, _ := p.File.Group(tokens)
+		if rule := group.Match("/private/letters?page=2"); rule == nil || rule.Allow {
+			b.Fatal(rule)
+		}
+	}
+}
+
+// BenchmarkStored is a policy that memory does not hold.
+func BenchmarkStored(b *testing.B) {
+	k := benchKeeper(b, &site{status: 200, body: someRules})
+	if _, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil {
+		b.Fatal(err)
+	}
+	k.records.close() // which writes it
+	b.ReportAllocs()
+	for b.Loop() {
+		k.memory.remove(exampleOrg)
+		if p, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Rules {
+			b.Fatal(p, err)
+		}
+	}
+}
+
+// BenchmarkColdFetch is the first request to an origin, from a server on
+// loopback, by a new connection.
+func BenchmarkColdFetch(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, someRules)
+	}))
+	defer server.Close()
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		},
+	}
+	k := benchKeeper(b, transport)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i++
+		if p, err := k.Policy(b.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
+			b.Fatal(p, err)
+		}
+	}
+}
+
+// benchKeeper is one over SQLite.
+func benchKeeper(b *testing.B, transport http.RoundTripper) *Keeper {
+	s, err := store.Open(b.Context(), store.Defaults(), b.TempDir(), 0, zerolog.Nop())
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: s, Transport: transport})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		k.Close()
+		s.Close()
+	})
+	return k
+}

@@ -1,0 +1,184 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"robotsproxy/robots/store"
+)
+
+// deadSite never answers for the hosts that it is asked to be dead for.
+type deadSite struct {
+	*site
+	dead func(host string) bool
+}
+
+func (d deadSite) RoundTrip(req *http.Request) (*http.Response, error) {
+	if d.dead(req.URL.Hostname()) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return d.site.RoundTrip(req)
+}
+
+// The first requests to 10,000 origins come at once, a tenth of which are dead.
+// Then another bot comes, and all come again.
+func TestBurst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		const origins = 10_000
+		opts := &w.setup.Options
+		w.setup.Transport = deadSite{w.site, func(host string) bool { return strings.HasSuffix(host, "7.example") }}
+		w.setup.Memory = 64 << 20
+		w.start()
+
+		begun := time.Now()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		took := make(map[Outcome][]time.Duration)
+		for i := range origins {
+			all.Go(func() {
+				p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{UserAgent: "GreedyBot"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				took[p.Outcome] = append(took[p.Outcome], time.Since(begun))
+			})
+		}
+		synctest.Wait()
+		asked := time.Now()
+		if p := w.ask(); p.Outcome != Rules { // as ExampleBot
+			t.Errorf("got %+v", p)
+		}
+		if waited := time.Since(asked); waited > 2*w.site.takes {
+			t.Errorf("another bot waited for %v", waited)
+		}
+		all.Wait()
+
+		// Each place is used all the time: by a live one for as long as it takes,
+		// and by a dead one for fetch_timeout.
+		dead, live := len(took[Unreachable]), len(took[Rules])
+		if dead != origins/10 || live != origins-dead {
+			t.Errorf("%d dead, %d live", dead, live)
+		}
+		work := time.Duration(dead)*opts.FetchTimeout + time.Duration(live)*w.site.takes
+		if whole, least := time.Since(begun), work/time.Duration(opts.MaxFetches); whole > least+2*opts.FetchTimeout {
+			t.Errorf("it took %v, and the places could do it in %v", whole, least)
+		}
+		if w.site.most > opts.MaxFetches {
+			t.Errorf("%d fetches at once", w.site.most)
+		}
+		slices.Sort(took[Rules])
+		t.Logf("live ones: median %v, last %v; all %v", took[Rules][live/2], took[Rules][live-1], time.Since(begun))
+
+		w.site.fetched()
+		for i := range origins {
+			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{UserAgent: "GreedyBot"}); err != nil || p.Outcome == None {
+				t.Errorf("got %+v, %v", p, err)
+			}
+		}
+		if n := w.site.fetched(); n != 0 {
+			t.Errorf("%d fetches of what is known", n)
+		}
+	})
+}
+
+// Bots whose fetches wait take turns, however many each has.
+func TestSendersTakeTurns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.setup.Options.MaxFetches = 2
+		w.start()
+		begun := time.Now()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		ended := make([]time.Duration, 3)
+		next := 0
+		for sender, origins := range []int{100, 10, 1} {
+			for range origins {
+				origin := someOrigin(next)
+				next++
+				all.Go(func() {
+					w.keeper.Policy(t.Context(), origin, Sender{UserAgent: fmt.Sprint("Bot", sender)})
+					mu.Lock()
+					defer mu.Unlock()
+					ended[sender] = max(ended[sender], time.Since(begun))
+				})
+			}
+			synctest.Wait()
+		}
+		all.Wait()
+		// Two at a time, a second each.
+		if ended[0] != 56*time.Second || ended[1] > 12*time.Second || ended[2] > 3*time.Second {
+			t.Errorf("ended after %v", ended)
+		}
+	})
+}
+
+// Whoever leaves takes no place, and no turn of others.
+func TestLeavingAQueue(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.setup.Options.MaxFetches = 1
+		w.start()
+		var all sync.WaitGroup
+		for i := range 300 {
+			ctx, leave := context.WithTimeout(t.Context(), time.Duration(1+i%40)*time.Second)
+			defer leave()
+			all.Go(func() { w.keeper.Policy(ctx, someOrigin(i), Sender{UserAgent: fmt.Sprint("Bot", i%3)}) })
+		}
+		all.Wait()
+		time.Sleep(w.site.takes) // for the last fetch, which nobody waits for
+		synctest.Wait()
+		p := w.keeper.places
+		if p.free != 1 || len(p.turns) != 0 || len(p.waiting) != 0 {
+			t.Errorf("left %+v", p)
+		}
+		if w.site.most != 1 {
+			t.Errorf("%d fetches at once", w.site.most)
+		}
+		w.expect(Rules, 1, true)
+	})
+}
+
+// What memory does not hold is never fetched a second time.
+func TestTinyMemoryAndManyOrigins(t *testing.T) {
+	for _, kind := range []store.Kind{store.SQLite, store.None} {
+		t.Run(string(kind), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				const origins = 10_000
+				if kind == store.None {
+					w.store = store.NewMemory(1)
+				}
+				w.setup.Memory = 1
+				w.setup.Options.MaxFetches = origins
+				w.start()
+				for round := range 3 {
+					var all sync.WaitGroup
+					for i := range origins {
+						all.Go(func() {
+							if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules || string(p.Text) != someRules {
+								t.Errorf("got %+v, %v", p, err)
+							}
+						})
+					}
+					all.Wait()
+					if n := w.site.fetched(); round == 0 && n != origins || round > 0 && n != 0 {
+						t.Errorf("%d fetches in round %d", n, round)
+					}
+					time.Sleep(6 * hour)
+				}
+				if n := w.count("robotsproxy_policies"); n > 1 {
+					t.Errorf("%v policies in memory, which is too small", n)
+				}
+			})
+		})
+	}
+}

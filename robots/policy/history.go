@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"robotsproxy/robots"
+	"robotsproxy/robots/store"
+)
+
+// A History is what an origin has answered over time, the newest in front.
+type History struct {
+	Origin   string    `json:"origin"`
+	Versions []Version `json:"versions"`
+}
+
+// A Version is one of the distinct answers of an origin.
+type Version struct {
+	SHA256    string    `json:"sha256,omitempty"` // of Text; empty if the answer was no text
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+	Status    int       `json:"status"`
+	Text      string    `json:"text,omitempty"`
+	Diff      string    `json:"diff,omitempty"` // unified, from the text of the version before it
+}
+
+// History returns an origin's history; one without versions if it has never
+// answered.
+func (k *Keeper) History(ctx context.Context, origin robots.Origin) (History, error) {
+	h := History{Origin: origin.String()}
+	versions, err := k.records.versions(ctx, h.Origin)
+	if err != nil {
+		return h, err
+	}
+	for i, v := range versions {
+		shown := Version{
+			SHA256: v.SHA256, FirstSeen: v.FirstSeen.UTC(), LastSeen: v.LastSeen.UTC(),
+			Status: v.Status, Text: string(v.Body),
+		}
+		if i+1 < len(versions) {
+			if shown.Diff, err = diff(versions[i+1], v); err != nil {
+				return h, fmt.Errorf("comparing versions of %s: %w", h.Origin, err)
+			}
+		}
+		h.Versions = append(h.Versions, shown)
+	}
+	return h, nil
+}
+
+func diff(from, to store.Version) (string, error) {
+	old := string(from.Body)
+	return udiff.ToUnified(label(from), label(to), old, udiff.Lines(old, string(to.Body)), udiff.DefaultContextLines)
+}
+
+// label names a version within a diff.
+func label(v store.Version) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %.12s", v.Status, v.SHA256))
+}
+
+// Forget drops what is known of an origin, so that the next request fetches its
+// robots.txt. Its history stays.
+func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
+	var failure error
+	f := k.flights.instead(origin, func(_ context.Context, f *flight) {
+		k.memory.remove(origin)
+		failure = k.records.forget(ctx, origin.String())
+		f.err = errUnwanted // whoever waits for it looks again
+	})
+	if err := k.flights.wait(ctx, f); err != errUnwanted {
+		return err
+	}
+	return failure
+}

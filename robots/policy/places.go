@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// places bound how many fetches are under way. Each that becomes free goes to
+// another of the senders that wait, in turn, so that a bot with thousands of new
+// origins, or of dead ones, does not have the others wait for all of them. The
+// fetches of one sender are first come, first served.
+type places struct {
+	mu      sync.Mutex
+	free    int                        // 0 while anyone waits
+	turns   []Sender                   // those who wait, the next one in front
+	waiting map[Sender][]chan struct{} // closed when there is a place
+}
+
+func newPlaces(n int) *places {
+	return &places{free: n, waiting: make(map[Sender][]chan struct{})}
+}
+
+// enter takes a place, which leave gives back. The error is that of ctx, or
+// errUnwanted if that has ended before there was a place.
+func (p *places) enter(ctx, unwanted context.Context, by Sender) error {
+	turn, ok := p.queue(by)
+	if ok {
+		return nil
+	}
+	var err error
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-unwanted.Done():
+		err = errUnwanted
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.waiting[by], turn)
+	if i < 0 {
+		p.pass() // it has come meanwhile
+	} else if p.waiting[by] = slices.Delete(p.waiting[by], i, i+1); len(p.waiting[by]) == 0 {
+		delete(p.waiting, by)
+		p.turns = slices.DeleteFunc(p.turns, func(s Sender) bool { return s == by })
+	}
+	return err
+}
+
+// queue takes a place if one is free, or else a turn.
+func (p *places) queue(by Sender) (turn chan struct{}, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free > 0 {
+		p.free--
+		return nil, true
+	}
+	turn = make(chan struct{})
+	if len(p.waiting[by]) == 0 {
+		p.turns = append(p.turns, by)
+	}
+	p.waiting[by] = append(p.waiting[by], turn)
+	return turn, false
+}
+
+func (p *places) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pass()
+}
+
+// pass gives a place to whose turn it is. The caller holds the lock.
+func (p *places) pass() {
+	if len(p.turns) == 0 {
+		p.free++
+		return
+	}
+	by := p.turns[0]
+	p.turns = p.turns[1:]
+	close(p.waiting[by][0])
+	if p.waiting[by] = p.waiting[by][1:]; len(p.waiting[by]) == 0 {
+		delete(p.waiting, by)
+	} else {
+		p.turns = append(p.turns, by)
+	}
+}

@@ -1,0 +1,376 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store"
+)
+
+// A site is a server on loopback that is every origin, by their names.
+type site struct {
+	*httptest.Server
+	takes time.Duration
+
+	mu      sync.Mutex
+	fetches map[string]int // by host
+}
+
+func newSite(t *testing.T, takes time.Duration) *site {
+	s := &site{takes: takes, fetches: map[string]int{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.fetches[r.Host]++
+		s.mu.Unlock()
+		select {
+		case <-time.After(s.takes):
+		case <-r.Context().Done():
+		}
+		io.WriteString(w, "User-agent: *\nDisallow: /private/\n")
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *site) fetched(host string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fetches[host]
+}
+
+// A proxy is as much of one as a fleet takes: a keeper and its store.
+type proxy struct {
+	*policy.Keeper
+	log *lockedBuffer
+}
+
+func newProxy(t *testing.T, server *store.RedisServer, s *site, change ...func(*policy.Setup)) proxy {
+	t.Helper()
+	p := proxy{log: new(lockedBuffer)}
+	opts := store.Defaults()
+	opts.Kind, opts.RedisURL, opts.Keep = store.Redis, server.URL(), policy.Defaults().Keep()
+	kept, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{
+		Proxy:               func(*http.Request) (*url.URL, error) { return url.Parse(s.URL) },
+		MaxIdleConnsPerHost: 256,
+	}
+	setup := policy.Setup{
+		Options: policy.Defaults(), Memory: 64 << 20, Store: kept, Transport: transport,
+		Log: zerolog.New(p.log).Level(zerolog.InfoLevel),
+	}
+	for _, c := range change {
+		c(&setup)
+	}
+	if p.Keeper, err = policy.NewKeeper(setup); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Close()
+		kept.Close()
+		transport.CloseIdleConnections()
+	})
+	return p
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) count(words string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), words)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// await waits until something is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func origin(format string, args ...any) robots.Origin {
+	return robots.Origin{Scheme: "http", Host: fmt.Sprintf(format, args...), Port: "80"}
+}
+
+// ask returns how long a policy took, which must be the site's rules.
+func (p proxy) ask(t *testing.T, o robots.Origin) time.Duration {
+	begun := time.Now()
+	got, err := p.Policy(context.Background(), o, policy.Sender{UserAgent: "ExampleBot/1.0"})
+	if err != nil || got.Outcome != policy.Rules {
+		t.Errorf("%s: got %+v, %v", o, got, err)
+	}
+	return time.Since(begun)
+}
+
+const lost, back = "policies cannot be kept", "policies can be kept again"
+
+func TestFleetFetchesOnce(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, 100*time.Millisecond)
+	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s), newProxy(t, server, s)}
+	for round := range 10 {
+		o := origin("%d.example", round)
+		var slowest atomic.Int64
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				took := fleet[i%len(fleet)].ask(t, o)
+				for {
+					most := slowest.Load()
+					if int64(took) <= most || slowest.CompareAndSwap(most, int64(took)) {
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := s.fetched(o.Host); n != 1 {
+			t.Errorf("%d fetches for 1000 first requests", n)
+		}
+		if round == 9 {
+			t.Logf("the slowest of 1000 took %v, and a fetch takes %v", time.Duration(slowest.Load()), s.takes)
+		}
+	}
+	for _, p := range fleet {
+		if text := p.log.String(); text != "" {
+			t.Errorf("logged %s", text)
+		}
+	}
+	if latecomer := newProxy(t, server, s); latecomer.ask(t, origin("0.example")) > s.takes || s.fetched("0.example") != 1 {
+		t.Error("another that has just started fetches again")
+	}
+}
+
+// Many origins at once: none is fetched twice, and none waits for another's.
+func TestFleetWithManyOrigins(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, 20*time.Millisecond)
+	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s), newProxy(t, server, s)}
+	for _, p := range fleet {
+		p.ask(t, origin("first.example"))
+	}
+	const origins = 300
+	begun := time.Now()
+	var all sync.WaitGroup
+	for i := range origins {
+		for _, p := range fleet {
+			all.Go(func() { p.ask(t, origin("%d.example", i)) })
+		}
+	}
+	all.Wait()
+	t.Logf("%d origins, asked for at 3 proxies each, took %v", origins, time.Since(begun))
+	for i := range origins {
+		if n := s.fetched(origin("%d.example", i).Host); n != 1 {
+			t.Errorf("%d fetches of one of many; logged %s%s%s", n, fleet[0].log, fleet[1].log, fleet[2].log)
+		}
+	}
+}
+
+// What one could not reach is not tried by each of the others.
+func TestFleetSharesFailures(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, 0)
+	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s)}
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.fetches[r.Host]++
+		s.mu.Unlock()
+		http.Error(w, "", http.StatusServiceUnavailable)
+	})
+	for _, p := range append(fleet, fleet...) {
+		got, err := p.Policy(t.Context(), origin("down.example"), policy.Sender{})
+		if err != nil || got.Outcome != policy.Unreachable {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	if n := s.fetched("down.example"); n != 1 {
+		t.Errorf("%d fetches", n)
+	}
+}
+
+// One refreshes, and the others get to know it when they would.
+func TestFleetRefreshesOnce(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, 100*time.Millisecond)
+	var ahead atomic.Int64
+	moved := func(setup *policy.Setup) {
+		setup.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}
+	fleet := []proxy{newProxy(t, server, s, moved), newProxy(t, server, s, moved), newProxy(t, server, s, moved)}
+	o := origin("example.com")
+	for _, p := range fleet {
+		p.ask(t, o)
+	}
+	ahead.Store(int64(20 * time.Hour))
+	for _, p := range fleet {
+		if took := p.ask(t, o); took > s.takes/2 {
+			t.Errorf("a request waits %v for a refresh", took)
+		}
+	}
+	for _, p := range fleet {
+		await(t, "the new policy", func() bool {
+			known, err := p.Peek(t.Context(), o)
+			return err == nil && known.FetchedAt.After(time.Now().Add(time.Hour))
+		})
+	}
+	if n := s.fetched(o.Host); n != 2 {
+		t.Errorf("%d fetches, want the first and one refresh", n)
+	}
+}
+
+// A request waits no longer than Redis may take and a fetch takes, whatever
+// becomes of Redis; what happens is logged once.
+func TestRedisFaultsUnderLoad(t *testing.T) {
+	const takes = 20 * time.Millisecond
+	for name, fault := range map[string]struct {
+		begin, end func(*store.RedisServer)
+		isLogged   bool
+	}{
+		"killed":  {(*store.RedisServer).Kill, (*store.RedisServer).Restart, true},
+		"paused":  {(*store.RedisServer).Pause, (*store.RedisServer).Continue, true},
+		"flushed": {(*store.RedisServer).Flush, (*store.RedisServer).Flush, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, s := store.StartRedis(t), newSite(t, takes)
+			fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s)}
+			var asked atomic.Int64
+			var slowest [2]time.Duration
+			over := make(chan struct{})
+			var load sync.WaitGroup
+			for i, p := range fleet {
+				var mu sync.Mutex
+				for range 8 { // half of the requests are for origins that are known
+					load.Go(func() {
+						for {
+							select {
+							case <-over:
+								return
+							default:
+							}
+							n := asked.Add(1)
+							took := max(p.ask(t, origin("%d.example", n)), p.ask(t, origin("known.example")))
+							mu.Lock()
+							slowest[i] = max(slowest[i], took)
+							mu.Unlock()
+						}
+					})
+				}
+			}
+			more := func() {
+				t.Helper()
+				from := asked.Load()
+				await(t, "more requests", func() bool { return asked.Load() > from+200 })
+			}
+			more()
+			fault.begin(server)
+			more()
+			if fault.isLogged {
+				for _, p := range fleet {
+					await(t, lost, func() bool { return p.log.count(lost) > 0 })
+				}
+			}
+			more()
+			fault.end(server)
+			if fault.isLogged {
+				for _, p := range fleet {
+					await(t, back, func() bool { return p.log.count(back) > 0 })
+				}
+			}
+			more()
+			close(over)
+			load.Wait()
+			for i, p := range fleet {
+				t.Logf("%d requests; the slowest took %v", asked.Load(), slowest[i])
+				if most := 2 * time.Second; slowest[i] > most {
+					t.Errorf("a request took %v", slowest[i])
+				}
+				want := 0
+				if fault.isLogged {
+					want = 1
+				}
+				if p.log.count(lost) != want || p.log.count(back) != want {
+					t.Errorf("logged:\n%s", p.log)
+				}
+			}
+			// What was fetched meanwhile has been kept.
+			newProxy(t, server, s).ask(t, origin("%d.example", asked.Load()))
+			if n := s.fetched(origin("%d.example", asked.Load()).Host); n > 2 {
+				t.Errorf("%d fetches of one", n)
+			}
+		})
+	}
+}
+
+// Who dies with a lease holds up the others until it runs out.
+func TestLeaseOfADeadProxy(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, 0)
+	opts := store.Defaults()
+	opts.Kind, opts.RedisURL = store.Redis, server.URL()
+	dead, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := origin("example.com")
+	const length = 500 * time.Millisecond
+	if _, held, err := dead.(policy.Leaser).Lease(t.Context(), o.String(), length); !held || err != nil {
+		t.Fatal(held, err)
+	}
+	begun := time.Now()
+	dead.Close()
+	newProxy(t, server, s).ask(t, o)
+	if took := time.Since(begun); took < length/2 || took > length+time.Second {
+		t.Errorf("the other one waited %v", took)
+	}
+}
+
+// A client that leaves does not wait for another machine's lease.
+func TestWaiterForALeaseLeaves(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, time.Hour)
+	holder, other := newProxy(t, server, s), newProxy(t, server, s)
+	o := origin("example.com")
+	hurried, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() { holder.Policy(hurried, o, policy.Sender{}) })
+	await(t, "the first fetch", func() bool { return s.fetched(o.Host) == 1 })
+	short, end := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer end()
+	if _, err := other.Policy(short, o, policy.Sender{}); err != context.DeadlineExceeded {
+		t.Errorf("got %v", err)
+	}
+	if n := s.fetched(o.Host); n != 1 {
+		t.Errorf("%d fetches", n)
+	}
+	s.CloseClientConnections()
+}

@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const leaseKey = "robotsproxy:lease:" // + origin: the token of who has it
+
+// leaseScript takes the lease, also a second time for one whose first answer
+// was lost.
+var leaseScript = redis.NewScript(`
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) or redis.call('GET', KEYS[1]) == ARGV[1] then
+	return 1
+end
+return 0`)
+
+// releaseScript ends a lease, but not that of another after one's own has run
+// out.
+var releaseScript = redis.NewScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+	redis.call('DEL', KEYS[1])
+end
+return 1`)
+
+// Lease lets one caller at a time, on whatever machine, ask an origin: until it
+// calls release, or for so long if it never does. held is false while another
+// has the lease.
+func (s *redisStore) Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error) {
+	key, token := []string{leaseKey + origin}, rand.Text()
+	// Not to be broken off: nobody would have a lease that is taken all the same.
+	err = s.soon(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+		held, err = leaseScript.Run(ctx, s.client, key, token, length.Milliseconds()).Bool()
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("taking the lease of %s: %w", origin, err)
+	}
+	return func() {
+		// If this fails the lease runs out.
+		_ = s.within(context.Background(), shortWait, func(ctx context.Context) error {
+			return releaseScript.Run(ctx, s.client, key, token).Err()
+		})
+	}, held, nil
+}

@@ -1,0 +1,308 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The keys. A text is kept once, however many origins serve it. An expired
+// record leaves its origin in the two lists until a later Put takes it out.
+const (
+	policyKey   = "robotsproxy:policy:"   // + origin: a hash, the record without its text
+	textKey     = "robotsproxy:text:"     // + SHA-256: the text in gzip
+	versionsKey = "robotsproxy:versions:" // + origin: "STATUS SHA256" by when it was last seen
+	firstKey    = "robotsproxy:first:"    // + origin: a hash, when each of those was first seen
+	originsKey  = "robotsproxy:origins"   // all by name
+	expiriesKey = "robotsproxy:expiries"  // all by the time when their record expires
+)
+
+// The fields of a record. Times are Unix milliseconds, 0 for none.
+var recordFields = []string{
+	"fetched_at", "status", "sha256", "expires_at",
+	"failed_since", "failed_status", "failures", "next_try", "cause",
+}
+
+func encodeRecord(rec Record) []any {
+	return []any{
+		"fetched_at", ms(rec.FetchedAt), "status", rec.Status, "sha256", rec.SHA256, "expires_at", ms(rec.ExpiresAt),
+		"failed_since", ms(rec.FailedSince), "failed_status", rec.FailedStatus, "failures", rec.Failures,
+		"next_try", ms(rec.NextTry), "cause", rec.Cause,
+	}
+}
+
+// decodeRecord reads the values of recordFields; false if there are none.
+func decodeRecord(origin string, values []any) (Record, bool) {
+	text := func(i int) string { s, _ := values[i].(string); return s }
+	number := func(i int) int { n, _ := strconv.Atoi(text(i)); return n }
+	when := func(i int) time.Time { return fromMS(text(i)) }
+	if len(values) < len(recordFields) || text(0) == "" {
+		return Record{}, false
+	}
+	return Record{
+		Origin: origin, FetchedAt: when(0), Status: number(1), SHA256: text(2), ExpiresAt: when(3),
+		FailedSince: when(4), FailedStatus: number(5), Failures: number(6), NextTry: when(7), Cause: text(8),
+	}, true
+}
+
+// fromMS reads what ms has written.
+func fromMS(text string) time.Time {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(n).UTC()
+}
+
+var getScript = redis.NewScript(`
+local record = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
+if record[3] and record[3] ~= '' then
+	record[#record + 1] = redis.call('GET', ARGV[1] .. record[3])
+end
+return record`)
+
+func (s *redisStore) Get(ctx context.Context, origin string) (rec Record, ok bool, err error) {
+	args := []any{textKey}
+	for _, field := range recordFields {
+		args = append(args, field)
+	}
+	err = s.soon(ctx, func(ctx context.Context) error {
+		values, err := getScript.Run(ctx, s.client, []string{policyKey + origin}, args...).Slice()
+		if err != nil {
+			return err
+		}
+		if rec, ok = decodeRecord(origin, values); !ok || rec.SHA256 == "" {
+			return nil
+		}
+		packed := ""
+		if len(values) > len(recordFields) {
+			packed, _ = values[len(recordFields)].(string)
+		}
+		if rec.Body, err = unpack([]byte(packed)); err != nil {
+			// A Redis that is short of memory may have dropped the text. Then only
+			// the failures are known.
+			rec.Status, rec.SHA256, rec.Body, rec.ExpiresAt = 0, "", nil, time.Time{}
+		}
+		return nil
+	})
+	if err != nil {
+		return Record{}, false, fmt.Errorf("reading what is known of %s: %w", origin, err)
+	}
+	// To a machine whose clock is a little behind, another's answer is one of
+	// the future, and would be fetched again. Its lifetime stays the same.
+	if ahead := rec.FetchedAt.Sub(s.now()); ok && ahead > 0 && ahead <= clockSkew {
+		rec.FetchedAt = rec.FetchedAt.Add(-ahead).Truncate(time.Millisecond)
+		rec.ExpiresAt = rec.ExpiresAt.Add(-ahead).Truncate(time.Millisecond)
+	}
+	return rec, ok, nil
+}
+
+// putScript is Put as one step. The condition is for what comes late: another
+// machine may have got an answer meanwhile. One from the future is from a clock
+// that was wrong.
+var putScript = redis.NewScript(`
+local policy, text, versions, first, origins, expiries = unpack(KEYS)
+local prefix, origin, now, keep, packed, version, oldest, history, most, fetched = unpack(ARGV, 1, 10)
+if packed ~= '' then
+	redis.call('SET', text, packed, 'PX', math.max(redis.call('PTTL', text), keep, history))
+end
+if version ~= '' then
+	redis.call('HSETNX', first, version, fetched)
+	redis.call('ZADD', versions, 'GT', fetched, version)
+	local gone = redis.call('ZRANGEBYSCORE', versions, '-inf', '(' .. oldest)
+	for _, excess in ipairs(redis.call('ZRANGE', versions, 0, -1 - most)) do
+		gone[#gone + 1] = excess
+	end
+	for _, v in ipairs(gone) do
+		if v ~= version then
+			redis.call('ZREM', versions, v)
+			redis.call('HDEL', first, v)
+		end
+	end
+	redis.call('PEXPIRE', versions, history)
+	redis.call('PEXPIRE', first, history)
+end
+
+local had = tonumber(redis.call('HGET', policy, 'fetched_at') or 0)
+if had > tonumber(fetched) and had <= tonumber(now) then
+	return 0
+end
+redis.call('HSET', policy, unpack(ARGV, 11))
+redis.call('PEXPIRE', policy, keep)
+redis.call('ZADD', origins, 0, origin)
+redis.call('ZADD', expiries, now + keep, origin)
+for _, o in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now, 'LIMIT', 0, 16)) do
+	local left = redis.call('PTTL', prefix .. o)
+	if left < 0 then
+		redis.call('ZREM', origins, o)
+		redis.call('ZREM', expiries, o)
+	else
+		redis.call('ZADD', expiries, now + left, o)
+	end
+end
+return 1`)
+
+func (s *redisStore) Put(ctx context.Context, rec Record) error {
+	now := s.now()
+	packed, version := "", ""
+	if rec.SHA256 != "" {
+		packed = string(pack(rec.Body))
+	}
+	if v, ok := rec.answer(); ok {
+		version = versionName(v)
+	}
+	keys := []string{
+		policyKey + rec.Origin, textKey + rec.SHA256,
+		versionsKey + rec.Origin, firstKey + rec.Origin, originsKey, expiriesKey,
+	}
+	args := append([]any{
+		policyKey, rec.Origin, ms(now), s.lifetime(rec, now).Milliseconds(), packed,
+		version, ms(now.Add(-s.history)), s.history.Milliseconds(), maxVersions, ms(rec.FetchedAt),
+	}, encodeRecord(rec)...)
+	err := s.within(ctx, 2*shortWait, func(ctx context.Context) error {
+		return putScript.Run(ctx, s.client, keys, args...).Err()
+	})
+	if err != nil {
+		return fmt.Errorf("keeping what is known of %s: %w", rec.Origin, err)
+	}
+	return nil
+}
+
+// lifetime is how long a record is kept: while it holds, and then for as long
+// as its text and its failures may be needed, but not longer than history.
+func (s *redisStore) lifetime(rec Record, now time.Time) time.Duration {
+	left := max(rec.ExpiresAt.Sub(now), 0)
+	if rec.ExpiresAt.IsZero() {
+		left = 0
+	}
+	return max(left, min(left+s.keep, s.history), time.Minute)
+}
+
+func (s *redisStore) List(ctx context.Context, after string, limit int) ([]Record, error) {
+	var recs []Record
+	err := s.within(ctx, longWait, func(ctx context.Context) error {
+		recs = nil
+		from := after
+		for len(recs) < limit {
+			// As many as are wanted, or more where some have expired.
+			origins, err := s.client.ZRangeArgs(ctx, redis.ZRangeArgs{
+				Key: originsKey, ByLex: true, Start: "(" + from, Stop: "+", Count: int64(max(limit-len(recs), 100)),
+			}).Result()
+			if err != nil || len(origins) == 0 {
+				return err
+			}
+			page, err := s.records(ctx, origins)
+			if err != nil {
+				return err
+			}
+			recs = append(recs, page...)
+			from = origins[len(origins)-1]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing what is known: %w", err)
+	}
+	return recs[:min(len(recs), limit)], nil
+}
+
+// records reads those of the origins' records that there still are, without
+// their texts.
+func (s *redisStore) records(ctx context.Context, origins []string) ([]Record, error) {
+	replies := make([]*redis.SliceCmd, len(origins))
+	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, origin := range origins {
+			replies[i] = p.HMGet(ctx, policyKey+origin, recordFields...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var recs []Record
+	for i, origin := range origins {
+		if rec, ok := decodeRecord(origin, replies[i].Val()); ok {
+			recs = append(recs, rec)
+		}
+	}
+	return recs, nil
+}
+
+func (s *redisStore) Forget(ctx context.Context, origin string) error {
+	err := s.within(ctx, longWait, func(ctx context.Context) error {
+		_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, policyKey+origin)
+			p.ZRem(ctx, originsKey, origin)
+			p.ZRem(ctx, expiriesKey, origin)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forgetting %s: %w", origin, err)
+	}
+	return nil
+}
+
+func (s *redisStore) Versions(ctx context.Context, origin string) ([]Version, error) {
+	var versions []Version
+	var first map[string]string
+	err := s.within(ctx, longWait, func(ctx context.Context) error {
+		seen, err := s.client.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: versionsKey + origin, Rev: true, Start: 0, Stop: -1,
+		}).Result()
+		if err != nil {
+			return err
+		}
+		versions = make([]Version, len(seen))
+		if first, err = s.client.HGetAll(ctx, firstKey+origin).Result(); err != nil {
+			return err
+		}
+		for i, v := range seen {
+			name, _ := v.Member.(string)
+			status, sum, _ := strings.Cut(name, " ")
+			versions[i].Status, _ = strconv.Atoi(status)
+			versions[i].SHA256 = sum
+			versions[i].FirstSeen, versions[i].LastSeen = fromMS(first[name]), time.UnixMilli(int64(v.Score)).UTC()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of %s: %w", origin, err)
+	}
+	return s.withTexts(ctx, versions)
+}
+
+// withTexts reads the texts of versions, as many as maxHistory allows.
+func (s *redisStore) withTexts(ctx context.Context, versions []Version) ([]Version, error) {
+	var known []Version
+	read := 0
+	for _, v := range versions {
+		if v.SHA256 != "" {
+			var packed []byte
+			err := s.within(ctx, longWait, func(ctx context.Context) (err error) {
+				packed, err = s.client.Get(ctx, textKey+v.SHA256).Bytes()
+				return err
+			})
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return nil, fmt.Errorf("reading an old robots.txt: %w", err)
+			}
+			if v.Body, err = unpack(packed); err != nil {
+				continue // dropped by a Redis that is short of memory
+			}
+		}
+		if read += len(v.Body); read > maxHistory && len(known) > 0 {
+			break
+		}
+		known = append(known, v)
+	}
+	return known, nil
+}
+
+// versionName is the member of the versions that v is.
+func versionName(v Version) string { return strconv.Itoa(v.Status) + " " + v.SHA256 }

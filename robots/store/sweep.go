@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// After every sweepEvery writes the next sweepLength origins are looked
+// through: a little at a time, as other writers wait meanwhile, and faster than
+// origins can come, so that the sweep gets round.
+const sweepEvery, sweepLength = 64, 256
+
+// sweep takes out of the next origins what has been of no use since before:
+// records that nobody asked for, or they would have been fetched or tried, and
+// versions that are no longer served. Then it gives some free space back.
+func sweep(ctx context.Context, db *sql.DB, before time.Time) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	// Whichever table has more origins says how far it is, so that the work has
+	// a bound. Over the last of them the sweep begins again.
+	var from string
+	var to sql.NullString
+	const next = `
+SELECT origin, (SELECT min(origin) FROM (
+	SELECT * FROM (SELECT origin FROM policies WHERE origin > sweep.origin ORDER BY origin LIMIT 1 OFFSET ?1)
+	UNION ALL
+	SELECT * FROM (SELECT origin FROM versions WHERE origin > sweep.origin ORDER BY origin LIMIT 1 OFFSET ?1)))
+FROM sweep`
+	if err := tx.QueryRowContext(ctx, next, sweepLength-1).Scan(&from, &to); err != nil {
+		return err
+	}
+	// A try is always before the next one.
+	const unused = `
+DELETE FROM policies WHERE origin > ?1 AND (?2 IS NULL OR origin <= ?2) AND max(fetched_at, next_try) < ?3`
+	if _, err := tx.ExecContext(ctx, unused, from, to, ms(before)); err != nil {
+		return err
+	}
+	if err := dropVersions(ctx, tx, `origin > ? AND (?2 IS NULL OR origin <= ?2) AND last_seen < ?3`, from, to, ms(before)); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE sweep SET origin = coalesce(?, '')`, to); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `PRAGMA incremental_vacuum(512)`)
+	return err
+}
+
+// dropOldest takes the versions of an origin that are more than are kept.
+func dropOldest(ctx context.Context, tx *sql.Tx, origin string) error {
+	var oldest int64
+	const query = `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`
+	err := tx.QueryRowContext(ctx, query, origin, maxVersions-1).Scan(&oldest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return dropVersions(ctx, tx, `origin = ? AND last_seen < ?`, origin, oldest)
+}
+
+// dropVersions takes out the versions of a condition but for those that are
+// still served, and the texts that no other version has.
+func dropVersions(ctx context.Context, tx *sql.Tx, where string, args ...any) error {
+	rows, err := tx.QueryContext(ctx, `
+DELETE FROM versions WHERE `+where+` AND NOT EXISTS (
+	SELECT 1 FROM policies AS p
+	WHERE p.origin = versions.origin AND p.text_id = versions.text_id AND p.status = versions.status)
+RETURNING text_id`, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var texts []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		texts = append(texts, id)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	const unserved = `
+DELETE FROM texts WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM versions WHERE text_id = ?1 AND text_id != 0)`
+	for _, id := range texts {
+		if _, err := tx.ExecContext(ctx, unserved, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
