@@ -31,7 +31,8 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, io.Closer, erro
 	if err != nil {
 		return zerolog.Logger{}, nil, fmt.Errorf("opening the log: %w", err)
 	}
-	l := zerolog.New(out).Level(level).With().Timestamp().Logger()
+	zerolog.SetGlobalLevel(level) // not the logger's own: a reload changes it
+	l := zerolog.New(out).With().Timestamp().Logger()
 	// net/http's client tells of odd origins by the standard logger alone.
 	log.SetFlags(0)
 	log.SetOutput(debugWriter{l})

@@ -34,14 +34,14 @@ func serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(cmd, cfg)
+		return serve(cmd, cfg, func() (config.Config, error) { return loadConfig(cmd, config.Default(), settings...) })
 	})
 	return cmd
 }
 
 // serve runs the proxy and the admin server until a signal comes or one of them
-// fails.
-func serve(cmd *cobra.Command, cfg config.Config) error {
+// fails. It reads the configuration again by load.
+func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, error)) error {
 	signalled, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	group, ctx := errgroup.WithContext(signalled)
@@ -70,6 +70,8 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	if err := server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}
+	reloader := &reloader{load: load, log: h.log, gate: g, keeper: h.keeper, server: server, started: cfg, current: cfg}
+	reloader.onHangup(ctx)
 	var ready atomic.Bool
 	adminServer := &http.Server{
 		Handler: admin.New(admin.Setup{
@@ -79,6 +81,7 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 			CA:      ca.PEM(),
 			Metrics: h.metrics,
 			Ready:   ready.Load,
+			Reload:  reloader.reload,
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
@@ -111,8 +114,9 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	<-ctx.Done()
 	ready.Store(false)
 	stop() // a second signal ends the process at once
-	h.log.Info().Stringer("shutdown_grace", cfg.ShutdownGrace).Msg("stopping: requests in flight may end")
-	grace, cancel := context.WithTimeout(context.Background(), cfg.ShutdownGrace)
+	length := reloader.grace()
+	h.log.Info().Stringer("shutdown_grace", length).Msg("stopping: requests in flight may end")
+	grace, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
 		h.log.Warn().Err(err).Msg("requests were broken off: shutdown_grace is over")

@@ -28,6 +28,9 @@ type Setup struct {
 	Metrics prometheus.Gatherer
 	// Ready reports whether the proxy serves: not while it starts or drains.
 	Ready func() bool
+	// Reload reads the configuration again. Its error says why it is refused; then
+	// the old one stays.
+	Reload func() error
 }
 
 // Known is what is known of origins. It never asks them.

@@ -21,6 +21,7 @@ func (s Setup) api() http.Handler {
 	mux.HandleFunc("DELETE /api/v1/policy", s.forget)
 	mux.HandleFunc("GET /api/v1/policies", s.policies)
 	mux.HandleFunc("GET /api/v1/history", s.history)
+	mux.HandleFunc("POST /api/v1/reload", s.reload)
 	// A page of another site may have its visitor's browser send a DELETE.
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,6 +145,15 @@ func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
 		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("origin: %v", err))
 	}
 	return origin, err == nil
+}
+
+// reload reads the configuration again.
+func (s Setup) reload(w http.ResponseWriter, _ *http.Request) {
+	if err := s.Reload(); err != nil {
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", map[string]bool{"reloaded": true})
 }
 
 const (

@@ -75,6 +75,16 @@ func New(rules Rules, policies Policies, log zerolog.Logger, metrics prometheus.
 	return g, nil
 }
 
+// SetRules puts other rules in the place of those that are, for what is judged from
+// now on. It reads the files that they name; an error leaves all as it was.
+func (g *Gate) SetRules(rules Rules) error {
+	loaded, err := rules.load()
+	if err == nil {
+		g.rules.Store(loaded)
+	}
+	return err
+}
+
 // Ask is the question put to the gate: may this client have that URL?
 type Ask struct {
 	Target robots.Target

@@ -31,7 +31,7 @@ type found struct {
 
 // A fetcher gets robots.txt from origins.
 type fetcher struct {
-	opts      Options
+	opts      *Options
 	transport http.RoundTripper
 }
 

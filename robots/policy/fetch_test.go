@@ -23,7 +23,7 @@ const someRules = "User-agent: *\nDisallow: /private/\n"
 // tests end with them.
 func newFetcher(opts Options) *fetcher {
 	return &fetcher{
-		opts:      opts,
+		opts:      &opts,
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 	}
 }

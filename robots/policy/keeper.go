@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +43,8 @@ type Sender struct {
 // A Keeper knows the policy of every origin: from memory, under it the store,
 // under that a fetch. It is safe for concurrent use.
 type Keeper struct {
-	opts      Options
+	options   atomic.Pointer[Options]
+	transport http.RoundTripper
 	userAgent string
 	now       func() time.Time
 	random    func() float64
@@ -50,7 +52,6 @@ type Keeper struct {
 
 	memory  *memory
 	records *records
-	fetcher fetcher
 	places  *places // for fetches
 	flights *flights
 	metrics *metrics
@@ -76,23 +77,31 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		m.close()
 		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
 	}
-	return &Keeper{
-		opts:      s.Options,
+	k := &Keeper{
+		transport: s.Transport,
 		userAgent: s.UserAgent,
 		now:       s.Now,
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
 		records:   newRecords(s.Store, s.Log),
-		fetcher: fetcher{
-			opts:      s.Options,
-			transport: s.Transport,
-		},
-		places:  newPlaces(s.Options.MaxFetches),
-		flights: newFlights(),
-		metrics: metrics,
-	}, nil
+		places:    newPlaces(s.Options.MaxFetches),
+		flights:   newFlights(),
+		metrics:   metrics,
+	}
+	k.options.Store(&s.Options)
+	return k, nil
 }
+
+// SetOptions puts other options in the place of those that are. They count for all
+// that is known already, but for lifetimes, which an answer keeps; fetches under way
+// end by the old ones.
+func (k *Keeper) SetOptions(opts Options) {
+	k.options.Store(&opts)
+	k.places.resize(opts.MaxFetches)
+}
+
+func (k *Keeper) opts() *Options { return k.options.Load() }
 
 // Close ends the fetches under way and returns when they have ended, and what
 // was fetched before is in the store.
@@ -107,14 +116,14 @@ func (k *Keeper) Close() {
 // unreachable robots.txt is a policy too.
 func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	if e := k.memory.get(origin); e != nil {
-		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
+		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc()
 			return k.serve(e, by, j), nil
 		}
 	}
 	f := k.start(origin, by, NeedFetch, nil)
 	if e := f.meanwhile; e != nil {
-		if j := e.judge(&k.opts, k.now()); j.Need != NeedFetch {
+		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
 			return &j.Policy, nil
 		}
@@ -191,9 +200,9 @@ func (k *Keeper) Policies(ctx context.Context, after string, limit int) ([]*Poli
 // known is the policy to show: of a record that is over and must be fetched
 // again, what it said.
 func (k *Keeper) known(e *entry) *Policy {
-	j := e.judge(&k.opts, k.now())
+	j := e.judge(k.opts(), k.now())
 	if j.Policy.Outcome == None {
-		j = e.judge(&k.opts, e.rec.FetchedAt)
+		j = e.judge(k.opts(), e.rec.FetchedAt)
 	}
 	return &j.Policy
 }
@@ -231,7 +240,7 @@ func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, by S
 // lands ends a flight with an entry that needs less than the flight is for, and
 // reports whether it does.
 func (k *Keeper) lands(f *flight, e *entry, need Need) bool {
-	j := e.judge(&k.opts, k.now())
+	j := e.judge(k.opts(), k.now())
 	if j.Need >= need {
 		return false
 	}
@@ -260,12 +269,12 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 	if by.UserAgent == "" {
 		by.UserAgent = k.userAgent
 	}
-	got, err := k.fetcher.fetch(ctx, e.origin, by)
+	got, err := (&fetcher{k.opts(), k.transport}).fetch(ctx, e.origin, by)
 	if err != nil {
 		return false, err
 	}
 	now := k.now()
-	e = newEntry(e.origin, k.opts.learn(e.rec, got, now, k.random()), e)
+	e = newEntry(e.origin, k.opts().learn(e.rec, got, now, k.random()), e)
 	k.memory.set(e)
 	if shared {
 		k.records.share(ctx, e.rec) // before the lease ends
@@ -274,7 +283,7 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 	}
 	k.metrics.fetched(got)
 	k.logFetch(e, got)
-	f.entry, f.judgement, f.fetched = e, e.judge(&k.opts, now), true
+	f.entry, f.judgement, f.fetched = e, e.judge(k.opts(), now), true
 	return true, nil
 }
 

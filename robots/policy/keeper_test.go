@@ -445,3 +445,53 @@ func TestHighCeilingCostsLittleAtFirst(t *testing.T) {
 		t.Errorf("%d MiB are taken", taken>>20)
 	}
 }
+
+// Other options count from the next question on, for what is known already too.
+func TestSetOptions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start()
+		w.expect(Rules, 1, true)
+		opts := w.setup.Options
+		opts.Statuses = map[int]Meaning{200: MeansDisallow}
+		w.keeper.SetOptions(opts)
+		w.expect(Status, 0, false)
+		w.keeper.SetOptions(w.setup.Options)
+		w.expect(Rules, 0, false)
+	})
+}
+
+func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces(1)
+		enter := func() chan error {
+			entered := make(chan error, 1)
+			go func() { entered <- p.enter(t.Context(), t.Context(), Sender{}) }()
+			return entered
+		}
+		first := enter()
+		synctest.Wait()
+		second, third := enter(), enter()
+		synctest.Wait()
+		if len(first) != 1 || len(second)+len(third) != 0 {
+			t.Fatal("one place has not gone to one")
+		}
+		p.resize(3)
+		synctest.Wait()
+		if len(second)+len(third) != 2 {
+			t.Error("new places are not taken by those who wait")
+		}
+		p.resize(1)
+		p.leave()
+		p.leave()
+		fourth := enter()
+		synctest.Wait()
+		if len(fourth) != 0 {
+			t.Error("a place that is no more was given away")
+		}
+		p.leave()
+		synctest.Wait()
+		if len(fourth) != 1 {
+			t.Error("the last place was not given away")
+		}
+	})
+}

@@ -30,7 +30,7 @@ func (k *Keeper) lease(ctx context.Context, origin robots.Origin) (release func(
 	if !ok {
 		return nil, false
 	}
-	release, held, err := l.Lease(ctx, origin.String(), k.opts.FetchTimeout+leaseMargin)
+	release, held, err := l.Lease(ctx, origin.String(), k.opts().FetchTimeout+leaseMargin)
 	switch {
 	case err != nil:
 		k.records.failed(ctx, err)

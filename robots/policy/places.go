@@ -12,13 +12,14 @@ import (
 // fetches of one sender are first come, first served.
 type places struct {
 	mu      sync.Mutex
-	free    int                        // 0 while anyone waits
+	max     int
+	free    int                        // not above 0 while anyone waits; below it while too many are taken
 	turns   []Sender                   // those who wait, the next one in front
 	waiting map[Sender][]chan struct{} // closed when there is a place
 }
 
 func newPlaces(n int) *places {
-	return &places{free: n, waiting: make(map[Sender][]chan struct{})}
+	return &places{max: n, free: n, waiting: make(map[Sender][]chan struct{})}
 }
 
 // enter takes a place, which leave gives back. The error is that of ctx, or
@@ -71,12 +72,29 @@ func (p *places) leave() {
 	p.pass()
 }
 
-// pass gives a place to whose turn it is. The caller holds the lock.
+// resize changes how many places there are. Those that are taken stay so.
+func (p *places) resize(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free += n - p.max
+	p.max = n
+	for p.free > 0 && len(p.turns) > 0 {
+		p.free--
+		p.next()
+	}
+}
+
+// pass gives a place back, or to whose turn it is. The caller holds the lock.
 func (p *places) pass() {
-	if len(p.turns) == 0 {
+	if p.free < 0 || len(p.turns) == 0 {
 		p.free++
 		return
 	}
+	p.next()
+}
+
+// next gives a place to whose turn it is.
+func (p *places) next() {
 	by := p.turns[0]
 	p.turns = p.turns[1:]
 	close(p.waiting[by][0])
