@@ -49,6 +49,7 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	if err != nil {
 		return nil, err
 	}
+	cfg.Cache.Keep = cfg.Robots.Keep() // the last copy and the failures are needed beyond a lifetime
 	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, h.log)
 	if err != nil {
 		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)

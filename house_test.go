@@ -38,6 +38,8 @@ var roomFor = map[string]string{
 	"github.com/goccy/go-yaml":       "config",
 	"modernc.org/sqlite":             "robots/store",
 	"github.com/dgraph-io/ristretto": "robots/policy",
+	"github.com/redis/go-redis":      "robots/store",
+	"github.com/jlaffaye/ftp":        "proxy",
 }
 
 // pure are the imports of robots, which does no I/O and knows no clock.
