@@ -3,7 +3,9 @@ package policy
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +38,7 @@ func TestBurst(t *testing.T) {
 		opts := &w.setup.Options
 		w.setup.Transport = deadSite{w.site, func(host string) bool { return strings.HasSuffix(host, "7.example") }}
 		w.setup.Memory = 64 << 20
+		w.store = store.NewMemory(64 << 20)
 		w.start()
 
 		begun := time.Now()
@@ -160,7 +163,7 @@ func TestTinyMemoryAndManyOrigins(t *testing.T) {
 				w.setup.Memory = 1
 				w.setup.Options.MaxFetches = origins
 				w.start()
-				for round := range 3 {
+				for round := range 2 {
 					var all sync.WaitGroup
 					for i := range origins {
 						all.Go(func() {
@@ -173,12 +176,43 @@ func TestTinyMemoryAndManyOrigins(t *testing.T) {
 					if n := w.site.fetched(); round == 0 && n != origins || round > 0 && n != 0 {
 						t.Errorf("%d fetches in round %d", n, round)
 					}
-					time.Sleep(6 * hour)
+					time.Sleep(12 * hour)
 				}
 				if n := w.count("robotsproxy_policies"); n > 1 {
 					t.Errorf("%v policies in memory, which is too small", n)
 				}
 			})
 		})
+	}
+}
+
+// Twice what the policies in memory hold is what the process takes for them: no
+// more than the ceiling, and not much less either.
+func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
+	const ceiling = 32 << 20
+	m, err := newMemory(ceiling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := heap()
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 10_000 {
+		m.set(newEntry(someOrigin(i), manyRecord(random, i, noon), nil))
+		if i%100 == 0 {
+			m.cache.Wait() // it takes no more at once
+		}
+	}
+	m.cache.Wait()
+	if held := heap() - before; held > ceiling/2+1<<20 || held < ceiling/4 {
+		t.Errorf("%d policies take %d KiB", m.count.Load(), held>>10)
+	} else {
+		t.Logf("%d policies take %d KiB", m.count.Load(), held>>10)
 	}
 }

@@ -76,7 +76,7 @@ func TestMillionOrigins(t *testing.T) {
 	}
 	defer k.Close()
 	most := before
-	t.Logf("policy by way of the store: %s", spread(origins, func() {
+	t.Logf("policy by way of the store: %s", spread(origins/2, func() {
 		if p, err := k.Policy(t.Context(), manyOrigin(random.IntN(origins)), Sender{}); err != nil || p.Outcome == None {
 			t.Fatalf("got %+v, %v", p, err)
 		}

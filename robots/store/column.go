@@ -5,14 +5,24 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
-func pack(text []byte) []byte {
+// A packer compresses texts. It uses its writers again: a new one costs forty
+// times what it takes to compress an ordinary robots.txt.
+type packer struct{ writers sync.Pool }
+
+func (p *packer) pack(text []byte) []byte {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	w, ok := p.writers.Get().(*gzip.Writer)
+	if !ok {
+		w = gzip.NewWriter(nil)
+	}
+	w.Reset(&b)
 	w.Write(text) // a bytes.Buffer takes everything
 	w.Close()
+	p.writers.Put(w)
 	return b.Bytes()
 }
 

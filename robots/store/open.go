@@ -17,7 +17,7 @@ func Open(ctx context.Context, opts Options, dataDir string, budget int64, log z
 	case Redis:
 		return openRedis(opts)
 	case None:
-		return NewMemory(budget), nil
+		return NewMemory(budget / 2), nil // the garbage collector lets the heap grow to twice what is in use
 	}
 	return nil, fmt.Errorf("opening the store of policies: %q is none; Kind is %s, %s or %s", opts.Kind, SQLite, Redis, None)
 }

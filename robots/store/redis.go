@@ -35,6 +35,7 @@ type redisStore struct {
 	keep    time.Duration
 	history time.Duration
 	now     func() time.Time
+	packer  packer
 
 	places chan struct{} // holds a value for each connection in use
 

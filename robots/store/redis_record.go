@@ -151,7 +151,7 @@ func (s *redisStore) Put(ctx context.Context, rec Record) error {
 	now := s.now()
 	packed, version := "", ""
 	if rec.SHA256 != "" {
-		packed = string(pack(rec.Body))
+		packed = string(s.packer.pack(rec.Body))
 	}
 	if v, ok := rec.answer(); ok {
 		version = versionName(v)

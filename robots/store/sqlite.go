@@ -26,6 +26,7 @@ type sqliteStore struct {
 	// would have them sleep and try again.
 	writing sync.Mutex
 	puts    int
+	packer  packer
 
 	mending sync.Mutex
 	mended  time.Time
@@ -156,7 +157,7 @@ func (s *sqliteStore) Forget(ctx context.Context, origin string) error {
 
 func (s *sqliteStore) Put(ctx context.Context, rec Record) error {
 	return s.write(ctx, func(db *sql.DB) error {
-		if err := putRecord(ctx, db, rec, s.now); err != nil {
+		if err := s.putRecord(ctx, db, rec); err != nil {
 			return err
 		}
 		if s.history > 0 && s.puts%sweepEvery == 0 { // from the first on: not every process lives to see many
@@ -181,7 +182,7 @@ func (s *sqliteStore) write(ctx context.Context, do func(*sql.DB) error) error {
 	return nil
 }
 
-func putRecord(ctx context.Context, db *sql.DB, rec Record, now func() time.Time) error {
+func (s *sqliteStore) putRecord(ctx context.Context, db *sql.DB, rec Record) error {
 	// Packing takes its time, so it is done before other processes have to wait.
 	textID, err := findText(ctx, db, rec.SHA256)
 	if err != nil {
@@ -189,7 +190,7 @@ func putRecord(ctx context.Context, db *sql.DB, rec Record, now func() time.Time
 	}
 	var packed []byte
 	if rec.SHA256 != "" && textID == 0 {
-		packed = pack(rec.Body)
+		packed = s.packer.pack(rec.Body)
 	}
 
 	tx, err := db.BeginTx(ctx, nil)
@@ -200,7 +201,7 @@ func putRecord(ctx context.Context, db *sql.DB, rec Record, now func() time.Time
 	if textID != 0 { // another process may have swept it out since
 		err := tx.QueryRowContext(ctx, `SELECT id FROM texts WHERE sha256 = ?`, rec.SHA256).Scan(&textID)
 		if errors.Is(err, sql.ErrNoRows) {
-			packed = pack(rec.Body)
+			packed = s.packer.pack(rec.Body)
 		} else if err != nil {
 			return err
 		}
@@ -226,11 +227,11 @@ ON CONFLICT DO UPDATE SET
 	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause
 WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	_, err = tx.ExecContext(ctx, upsert, rec.Origin, rec.Status, textID, ms(rec.FetchedAt), ms(rec.ExpiresAt),
-		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause, ms(now()))
+		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause, ms(s.now()))
 	if err != nil {
 		return err
 	}
-	if err := putVersion(ctx, tx, rec, textID, now()); err != nil {
+	if err := putVersion(ctx, tx, rec, textID, s.now()); err != nil {
 		return err
 	}
 	return tx.Commit()
