@@ -35,6 +35,8 @@ type world struct {
 	dir    string // its data directory
 	config string // its configuration file
 
+	origins string // a file with the certificate of https origins
+
 	command *exec.Cmd
 	exited  chan struct{} // closed when it has ended
 	judged  bool          // a test has looked at how it ended
@@ -47,16 +49,29 @@ type world struct {
 // file with the certificate of https origins.
 func start(t *testing.T, config ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: filepath.Join(t.TempDir(), "data"), config: filepath.Join(t.TempDir(), "robotsproxy.yaml")}
+	w := newWorld(t, config...)
+	w.run()
+	t.Cleanup(w.stop)
+	return w
+}
+
+// newWorld is a world whose program has not been started.
+func newWorld(t *testing.T, config ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "data"), config: filepath.Join(t.TempDir(), "robotsproxy.yaml"), origins: originCertificate(t)}
+	w.configure(config...)
+	return w
+}
+
+// configure writes the configuration.
+func (w *world) configure(config ...string) {
+	w.t.Helper()
 	text := strings.Join(config, "\n")
 	if !strings.Contains(text, "ORIGINS") {
 		text += "\nupstream: {ca_file: ORIGINS}"
 	}
-	text = strings.ReplaceAll(text, "ORIGINS", strconv.Quote(originCertificate(t)))
-	must(t, os.WriteFile(w.config, []byte(text), 0o600))
-	w.run()
-	t.Cleanup(w.stop)
-	return w
+	text = strings.ReplaceAll(text, "ORIGINS", strconv.Quote(w.origins))
+	must(w.t, os.WriteFile(w.config, []byte(text), 0o600))
 }
 
 // in is the same world, as a subtest sees it.
@@ -66,13 +81,17 @@ func (w *world) in(t *testing.T) *world {
 	return &same
 }
 
-// run starts the program, and returns when it serves.
+// run starts the program on free ports, and returns when it serves.
 func (w *world) run() {
+	w.t.Helper()
+	w.runWith("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+}
+
+func (w *world) runWith(flags ...string) {
 	w.t.Helper()
 	w.log = &logLines{}
 	w.exited, w.judged = make(chan struct{}), false
-	w.command = exec.Command(program, "serve", "--config", w.config, "--data-dir", w.dir,
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
 	w.command.Stderr = w.log
 	w.command.Env = []string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}
 	must(w.t, w.command.Start())

@@ -46,6 +46,15 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close leaves an HTTP/1.1 client's body to net/http, which ends it with the request:
+// it waits for what the client has yet to send, and the answer would wait too.
+func (u *upload) Close() error {
+	if u.request.ProtoMajor == 1 {
+		return nil
+	}
+	return u.ReadCloser.Close()
+}
+
 // whole reports whether all of the body has been read.
 func (u *upload) whole() bool {
 	if u == nil {

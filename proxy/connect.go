@@ -6,8 +6,11 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -135,27 +138,45 @@ func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
 		return
+	case !httpguts.ValidHeaderFieldName(r.Method): // HTTP/2 lets any text be one
+		s.answer(w, r, badRequest(http.StatusBadRequest, "the method is no token"))
+		return
 	case r.RequestURI == "*":
 		s.asterisk(w, r)
 		return
 	}
-	rawURL := r.RequestURI
-	switch {
-	case r.URL.IsAbs():
-	case r.Host == "": // HTTP/1.0
-		rawURL = t.origin.String() + r.RequestURI
-	default:
-		rawURL = t.origin.Scheme + "://" + r.Host + r.RequestURI
-	}
-	target, err := robots.ParseTarget(rawURL)
+	target, named, err := t.target(r)
 	switch {
 	case err != nil:
 		s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
-	case target.Origin != t.origin:
-		s.answer(w, r, badRequest(http.StatusMisdirectedRequest, "the request is for "+target.Origin.String()+", the tunnel leads to "+t.origin.String()))
+	case named != t.origin:
+		s.answer(w, r, badRequest(http.StatusMisdirectedRequest, "the request is for "+named.String()+", the tunnel leads to "+t.origin.String()))
 	default:
 		s.forward(w, r, target)
 	}
+}
+
+// target is what a request in the tunnel asks for. Beside it is the first origin
+// that the request names and that is not the tunnel's; the tunnel's if there is none.
+func (t *tunnel) target(r *http.Request) (target robots.Target, named robots.Origin, err error) {
+	rawURL := r.RequestURI
+	if !r.URL.IsAbs() {
+		rawURL = t.origin.String() + r.RequestURI
+	}
+	if target, err = robots.ParseTarget(rawURL); err != nil {
+		return target, named, err
+	}
+	named = target.Origin
+	// HTTP/1.0 may have no Host; HTTP/2 may have one besides :authority.
+	for _, host := range slices.Concat(r.Header["Host"], []string{r.Host}) {
+		if host == "" || named != t.origin || r.ProtoMajor == 1 && r.URL.IsAbs() {
+			continue
+		}
+		if named, err = robots.ParseOrigin(t.origin.Scheme + "://" + host); err != nil {
+			break
+		}
+	}
+	return target, named, err
 }
 
 type tunnelKey struct{}

@@ -158,10 +158,21 @@ func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
 	return refusal(&p.Verdict, time.Now()), nil
 }
 
-// roundTrip asks the origin and makes its response ready for the client. It never
-// fails: then it is the proxy that answers.
+// roundTrip takes a request to its origin. It never fails: then it is the proxy that
+// answers.
 func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(r)
+	resp := s.ask(r, x)
+	if r.ProtoMajor == 1 && !x.upload.whole() {
+		// Not all of the request has been read, so where the next one begins on this
+		// connection is not known.
+		resp.Header["Connection"] = []string{"close"}
+	}
+	return resp, nil
+}
+
+// ask asks the origin and makes its response ready for the client.
+func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	early := x.client.passEarly(r)
 	upgrade := isWebSocket(r.Header)
 	resp, err := s.transport.RoundTrip(early.watch(r))
@@ -172,13 +183,13 @@ func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response
 		panic(http.ErrAbortHandler) // the client has left
 	case err != nil && x.upload.malformed() != nil:
 		x.failed = err
-		return s.response(r, badRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error())), nil
+		return s.response(r, badRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error()))
 	case err != nil:
 		x.failed = err
-		return s.response(r, failure(err)), nil
+		return s.response(r, failure(err))
 	case resp.StatusCode < 100, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
-		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status}), nil
+		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})
 	}
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	stripHopByHop(resp.Header, switched)
@@ -190,13 +201,8 @@ func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response
 		// after a chunked one.
 		resp.Header.Del("Content-Length")
 	}
-	if r.ProtoMajor == 1 && !x.upload.whole() {
-		// The origin does not wait for all of the request, so where the next
-		// one begins on this connection is not known.
-		resp.Header["Connection"] = []string{"close"}
-	}
 	if s.opts.Via == ViaBoth {
 		resp.Header.Add("Via", via(resp.ProtoMajor, resp.ProtoMinor, s.opts.Name))
 	}
-	return resp, nil
+	return resp
 }

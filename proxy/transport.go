@@ -32,6 +32,10 @@ type Transport struct {
 	destinations destinations
 }
 
+// unread is how much of a response over HTTP/2 waits here for a client that reads
+// slowly: as much as a fast one can have on its way. Four times that is usual.
+const unread = 1 << 20
+
 // NewTransport makes the transport that opts describe.
 func NewTransport(opts Upstream) (*Transport, error) {
 	roots, err := trustedRoots(opts.CAFile)
@@ -73,6 +77,7 @@ func (t *Transport) newTransport(opts Upstream, config *tls.Config) *http.Transp
 		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   256,
 		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: unread},
 
 		MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression:     true,

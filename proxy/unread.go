@@ -68,18 +68,30 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robot
 		passage.Done(a.status, 0, err)
 		return true
 	}
-	defer up.Close()
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
+		up.Close()
 		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
 		return true
 	}
-	defer conn.Close()
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	s.hijacked.add(conn)
-	defer s.hijacked.remove(conn)
 	s.open.Inc()
-	defer s.open.Dec()
+	// net/http's own goroutine and buffers, which it gives up now, are many times what
+	// an idle tunnel needs.
+	go func() {
+		defer s.hijacked.remove(conn)
+		defer s.open.Dec()
+		s.carry(conn, early, up, passage, judge, ask)
+	}()
+	return true
+}
 
+// carry joins a client, which has said something early, and its origin for as long as
+// the tunnel may pass.
+func (s *Server) carry(conn net.Conn, early []byte, up net.Conn, passage *gate.Passage, judge judge, ask gate.Ask) {
+	defer conn.Close()
+	defer up.Close()
 	var refused atomic.Bool
 	stop := s.judgeAgain(passage, judge, ask, func() {
 		refused.Store(true)
@@ -88,14 +100,17 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robot
 	})
 	defer stop()
 	down := int64(0)
-	if err = established(conn); err == nil {
-		down = join(conn, rw.Reader, up)
+	err := established(conn)
+	if err == nil {
+		_, err = up.Write(early)
+	}
+	if err == nil {
+		down = join(conn, up)
 	}
 	if refused.Load() {
 		err = errRefusedLater
 	}
 	passage.Done(http.StatusOK, down, err)
-	return true
 }
 
 var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")
@@ -137,11 +152,11 @@ func (s *Server) judgeAgain(first *gate.Passage, judge judge, ask gate.Ask, end 
 
 // join copies both ways until both have ended, and returns how many octets came
 // down. An end of one direction is passed on; the other goes on.
-func join(client net.Conn, fromClient io.Reader, up net.Conn) (down int64) {
+func join(client, up net.Conn) (down int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		relay(up, fromClient)
+		relay(up, client)
 		if closeWrite(up) != nil {
 			up.Close()
 		}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -334,28 +333,5 @@ func TestTunnelsAreDrained(t *testing.T) {
 	}
 	if err := <-stopped; !errors.Is(err, context.Canceled) {
 		t.Errorf("stopping: %v", err)
-	}
-}
-
-// Idle tunnels cost little.
-func TestIdleTunnels(t *testing.T) {
-	const many = 1000
-	w := unreadWorld(t, newSays(allowsAll))
-	target := echo(t)
-	memory := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc + m.StackInuse
-	}
-	before := memory()
-	for range many {
-		w.tunnel(target)
-	}
-	w.gauge("robotsproxy_tunnels", many)
-	if each := (memory() - before) / many; each > 100<<10 {
-		t.Errorf("a tunnel, its client and its origin take %d KiB", each>>10)
-	} else {
-		t.Logf("a tunnel, its client and its origin take %d KiB", each>>10)
 	}
 }

@@ -32,7 +32,12 @@ import (
 	"robotsproxy/robots/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asSite) != "" {
+		beSite()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // world is a proxy on a free port with origins beside it.
 type world struct {
