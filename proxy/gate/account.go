@@ -2,6 +2,10 @@ package gate
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,16 +33,56 @@ func (d *Decisions) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is none of all, refused, none", text)
 }
 
+// Decision is what is told of a request that has ended: in the log, in the API and
+// to those who watch.
+type Decision struct {
+	Time         time.Time  `json:"time"` // of the end
+	Client       netip.Addr `json:"client"`
+	Identity     string     `json:"identity"`
+	Agent        string     `json:"agent"`
+	Method       string     `json:"method"`
+	URL          string     `json:"url"` // without credentials
+	Origin       string     `json:"origin"`
+	Judgment     `json:"verdict"`
+	Reason       `json:"reason"`
+	Refused      bool    `json:"refused"` // not so in mode report, where a disallowed request is let through
+	Rule         string  `json:"rule,omitempty"`
+	Line         int     `json:"line,omitempty"`
+	RobotsSHA256 string  `json:"robots_sha256,omitempty"`
+	Status       int     `json:"status"` // as the client got it; 0: it left before
+	Bytes        int64   `json:"bytes"`
+	DurationMS   float64 `json:"duration_ms"`
+	WaitMS       float64 `json:"wait_ms"`
+	Error        string  `json:"error,omitempty"` // why the origin gave no response, or only a part
+}
+
+// Watch has do called with every decision from now on, until stop is called. It is
+// called by many at once and on a request's way: it must not wait for anything.
+func (g *Gate) Watch(do func(Decision)) (stop func()) {
+	w := &watcher{do}
+	g.account.change(func(all []*watcher) []*watcher { return append(all, w) })
+	return func() {
+		g.account.change(func(all []*watcher) []*watcher {
+			return slices.DeleteFunc(all, func(other *watcher) bool { return other == w })
+		})
+	}
+}
+
+type watcher struct{ do func(Decision) }
+
 // account is where a request that has ended is written down: one log line and
 // one count, both from its verdict.
 type account struct {
 	log      zerolog.Logger
 	requests *prometheus.CounterVec
 	duration prometheus.Histogram
+
+	mu       sync.Mutex // for who changes watchers
+	watchers atomic.Pointer[[]*watcher]
 }
 
-func newAccount(log zerolog.Logger, metrics prometheus.Registerer) account {
-	return account{
+func newAccount(log zerolog.Logger, metrics prometheus.Registerer) *account {
+	return &account{
 		log: log,
 		requests: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
 			Name: "robotsproxy_requests_total",
@@ -52,15 +96,54 @@ func newAccount(log zerolog.Logger, metrics prometheus.Registerer) account {
 	}
 }
 
+func (a *account) change(watchers func([]*watcher) []*watcher) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []*watcher
+	if now := a.watchers.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	all = watchers(all)
+	a.watchers.Store(&all)
+}
+
 // Done ends a passage: status and bytes are those of the response as the client
 // got it, failure says why the origin gave none or only a part; nil if it gave
 // all.
 func (p *Passage) Done(status int, bytes int64, failure error) {
-	a := &p.gate.account
-	took := p.gate.now().Sub(p.asked)
+	a := p.gate.account
+	now := p.gate.now()
+	took := now.Sub(p.asked)
 	a.requests.WithLabelValues(p.Identity, string(p.Judgment), string(p.Reason)).Inc()
 	a.duration.Observe(took.Seconds())
 
+	d := Decision{
+		Time:         now,
+		Client:       p.ask.Addr,
+		Identity:     p.Identity,
+		Agent:        p.Agent,
+		Method:       p.ask.Method,
+		URL:          p.URL,
+		Origin:       p.Origin,
+		Judgment:     p.Judgment,
+		Reason:       p.Reason,
+		Refused:      !p.Admits(),
+		Rule:         p.Rule,
+		Line:         p.Line,
+		RobotsSHA256: p.RobotsSHA256,
+		Status:       status,
+		Bytes:        bytes,
+		DurationMS:   milliseconds(took),
+		WaitMS:       milliseconds(p.waited),
+	}
+	if failure != nil {
+		d.Error = failure.Error()
+	}
+	if watchers := a.watchers.Load(); watchers != nil {
+		for _, w := range *watchers {
+			w.do(d)
+		}
+	}
 	switch p.rules.Decisions {
 	case NoDecisions:
 		return
@@ -69,27 +152,32 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 			return
 		}
 	}
+	a.write(&d)
+}
+
+// write writes the log's line.
+func (a *account) write(d *Decision) {
 	line := a.log.Info().
-		Stringer("client", p.ask.Addr).
-		Str("identity", p.Identity).
-		Str("agent", p.Agent).
-		Str("method", p.ask.Method).
-		Str("url", p.URL).
-		Str("verdict", string(p.Judgment)).
-		Str("reason", string(p.Reason))
-	if p.Rule != "" {
-		line.Str("rule", p.Rule).Int("line", p.Line)
+		Stringer("client", d.Client).
+		Str("identity", d.Identity).
+		Str("agent", d.Agent).
+		Str("method", d.Method).
+		Str("url", d.URL).
+		Str("verdict", string(d.Judgment)).
+		Str("reason", string(d.Reason))
+	if d.Rule != "" {
+		line.Str("rule", d.Rule).Int("line", d.Line)
 	}
-	if p.RobotsSHA256 != "" {
-		line.Str("robots_sha256", p.RobotsSHA256)
+	if d.RobotsSHA256 != "" {
+		line.Str("robots_sha256", d.RobotsSHA256)
 	}
-	if failure != nil {
-		line.Str("error", failure.Error())
+	if d.Error != "" {
+		line.Str("error", d.Error)
 	}
-	line.Int("status", status).
-		Int64("bytes", bytes).
-		Float64("duration_ms", milliseconds(took)).
-		Float64("wait_ms", milliseconds(p.waited)).
+	line.Int("status", d.Status).
+		Int64("bytes", d.Bytes).
+		Float64("duration_ms", d.DurationMS).
+		Float64("wait_ms", d.WaitMS).
 		Msg("request")
 }
 

@@ -59,7 +59,7 @@ type Policies interface {
 type Gate struct {
 	rules    atomic.Pointer[Rules]
 	policies Policies
-	account  account
+	account  *account
 	now      func() time.Time
 }
 

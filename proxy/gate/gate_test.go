@@ -269,3 +269,50 @@ func TestDecisionLine(t *testing.T) {
 		}
 	}
 }
+
+// Who watches sees what the log says, from the moment on and until it stops.
+func TestWatch(t *testing.T) {
+	g := newGate(t, gate.Rules{
+		Decisions:  gate.NoDecisions,
+		Identities: identity.Table{Entries: []identity.Entry{{Name: "tried", Match: identity.Match{Users: []string{"tried"}}, Identity: identity.Identity{Mode: identity.Report}}}},
+	}, &known{policy: rules(site)}, zerolog.Nop(), nil)
+	pass := func(a gate.Ask) {
+		p, err := g.Admit(context.Background(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Done(403, 321, errors.New("why"))
+	}
+	refused := ask(t, "https://example.com/private/a", "ExampleBot/1.0")
+	reported := refused
+	reported.User = "tried"
+
+	var seen, others []gate.Decision
+	stop := g.Watch(func(d gate.Decision) { seen = append(seen, d) })
+	stopOthers := g.Watch(func(d gate.Decision) { others = append(others, d) })
+	pass(refused)
+	stopOthers()
+	pass(reported)
+	stop()
+	pass(refused)
+
+	if len(seen) != 2 || len(others) != 1 {
+		t.Fatalf("%d and %d decisions were seen, want 2 and 1", len(seen), len(others))
+	}
+	d := seen[0]
+	if d.Time.IsZero() || d.DurationMS < 0 || d.WaitMS < 0 {
+		t.Errorf("times: %+v", d)
+	}
+	d.Time, d.DurationMS, d.WaitMS = time.Time{}, 0, 0
+	want := gate.Decision{
+		Client: netip.MustParseAddr("192.0.2.1"), Identity: "default", Agent: "ExampleBot", Method: "GET",
+		URL: "https://example.com/private/a", Origin: "https://example.com", Judgment: gate.Disallowed, Reason: gate.ByRule, Refused: true,
+		Rule: "Disallow: /private/", Line: 4, RobotsSHA256: "abc", Status: 403, Bytes: 321, Error: "why",
+	}
+	if d != want {
+		t.Errorf("got %+v\nwant %+v", d, want)
+	}
+	if d := seen[1]; d.Refused || d.Judgment != gate.Disallowed || d.Identity != "tried" {
+		t.Errorf("what is only reported: %+v", d)
+	}
+}
