@@ -33,13 +33,14 @@ var rooms = map[string][]string{
 
 // roomFor says which room alone may import a library.
 var roomFor = map[string]string{
-	"github.com/elazarl/goproxy":     "proxy",
-	"github.com/spf13/cobra":         "",
-	"github.com/goccy/go-yaml":       "config",
-	"modernc.org/sqlite":             "robots/store",
-	"github.com/dgraph-io/ristretto": "robots/policy",
-	"github.com/redis/go-redis":      "robots/store",
-	"github.com/jlaffaye/ftp":        "proxy",
+	"github.com/elazarl/goproxy":         "proxy",
+	"github.com/spf13/cobra":             "",
+	"github.com/goccy/go-yaml":           "config",
+	"modernc.org/sqlite":                 "robots/store",
+	"github.com/dgraph-io/ristretto":     "robots/policy",
+	"github.com/redis/go-redis":          "robots/store",
+	"github.com/jlaffaye/ftp":            "proxy",
+	"software.sslmate.com/src/go-pkcs12": "certs",
 }
 
 // pure are the imports of robots, which does no I/O and knows no clock.

@@ -112,7 +112,8 @@ func appear(path string, mode fs.FileMode, link link, block *pem.Block) error {
 		return unusable(err)
 	}
 	defer os.Remove(temp.Name())
-	if err := fill(temp, mode, block); err != nil {
+	text := pem.EncodeToMemory(block)
+	if err := fill(temp, mode, text); err != nil {
 		return unusable(err)
 	}
 	err = link(temp.Name(), path)
@@ -125,7 +126,7 @@ func appear(path string, mode fs.FileMode, link link, block *pem.Block) error {
 	} else if err != nil {
 		return unusable(err)
 	}
-	if err := fill(file, mode, block); err != nil {
+	if err := fill(file, mode, text); err != nil {
 		os.Remove(path)
 		return unusable(err)
 	}
@@ -133,8 +134,8 @@ func appear(path string, mode fs.FileMode, link link, block *pem.Block) error {
 }
 
 // fill writes and closes a new file.
-func fill(file *os.File, mode fs.FileMode, block *pem.Block) error {
-	_, err := file.Write(pem.EncodeToMemory(block))
+func fill(file *os.File, mode fs.FileMode, content []byte) error {
+	_, err := file.Write(content)
 	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
 }
 

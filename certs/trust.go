@@ -1,0 +1,203 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// Own is what the user of a client has told it to trust already.
+type Own struct {
+	Bundles []string // what their variables name: PEM files, and folders of such files
+	Wgetrc  string   // what wget reads at its start; "" means nothing
+}
+
+// Trust names the files by which clients trust the CA, as absolute paths. None
+// of them holds a key.
+type Trust struct {
+	CA            string // this CA alone, in PEM, for variables that add to a client's roots
+	Bundle        string // the system's roots, the user's own and this CA, in PEM, for variables that replace
+	Store         string // the roots of Bundle as a PKCS#12 trust store, for Java
+	StorePassword string // there must be one, and everybody may know it
+	Wgetrc        string // the user's own with Bundle as ca_certificate
+	PHP           string // a folder for PHP_INI_SCAN_DIR, with one file that names Bundle
+
+	// Warnings are sentences about the user's own files that could not be used.
+	Warnings []string
+}
+
+// TrustFolder is the folder that clients may read: TrustDir or, where that is
+// "", trust in the data directory.
+func (o Options) TrustFolder(dataDir string) string {
+	if o.TrustDir != "" {
+		return o.TrustDir
+	}
+	return filepath.Join(dataDir, "trust")
+}
+
+// WriteTrust writes the files of a Trust into folder, which is made if it is
+// not there. Everybody may read them, unless the user's wgetrc is private: then
+// so is its copy. Several processes may write at the same time: a reader finds
+// each file whole, and what has not changed is left alone. Of several that
+// differ in own the last counts, so they need folders of their own.
+//
+// A file of the user's own that can't be read, or has no certificate in it, is
+// left out with a warning. Many clients pass over such a file, so theirs would
+// break where it worked, and to leave it out trusts nobody more.
+//
+// The folder may not be one that has the CA's own files in it, at any depth.
+func (ca *CA) WriteTrust(folder string, own Own) (Trust, error) {
+	t, err := ca.writeTrust(folder, own, systemRoots)
+	if err != nil {
+		return Trust{}, fmt.Errorf("write what makes clients trust the CA: %w; name a folder for it with https.trust_dir", err)
+	}
+	return t, nil
+}
+
+// writeTrust is WriteTrust on a system whose roots are in the first of places
+// that has any.
+func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return Trust{}, err
+	}
+	if err := apart(folder, ca.keyPath, ca.path); err != nil {
+		return Trust{}, err
+	}
+	t := Trust{
+		CA:            filepath.Join(folder, "ca.pem"),
+		Bundle:        filepath.Join(folder, "ca-bundle.pem"),
+		Store:         filepath.Join(folder, "truststore.p12"),
+		StorePassword: pkcs12.DefaultPassword,
+		Wgetrc:        filepath.Join(folder, "wgetrc"),
+		PHP:           filepath.Join(folder, "php"),
+	}
+	roots := ca.roots(&t, own.Bundles, places)
+	store, err := trustStore(roots)
+	if err != nil {
+		return Trust{}, err
+	}
+	wgetrc, wgetrcMode := mergeWgetrc(&t, own.Wgetrc)
+	for _, folder := range []string{folder, t.PHP} {
+		if err := makeFolder(folder); err != nil {
+			return Trust{}, err
+		}
+	}
+	for _, file := range []struct {
+		path    string
+		content []byte
+		mode    fs.FileMode
+	}{
+		{t.Bundle, encode(roots), 0o644},
+		{t.Store, store, 0o644},
+		{t.Wgetrc, wgetrc, wgetrcMode},
+		{filepath.Join(t.PHP, "robotsproxy.ini"), phpINI(t.Bundle), 0o644},
+		{t.CA, ca.PEM(), 0o644}, // the last: until then it says which CA the bundle is of
+	} {
+		if err := renew(file.path, file.content, file.mode); err != nil {
+			return Trust{}, err
+		}
+	}
+	return t, nil
+}
+
+// roots are the system's, those in the user's files and the CA, each once.
+//
+// A file of the user's may be the bundle itself, by the variables of this very
+// folder. What they trusted stays in it, but not the CA of its time, which may
+// have been replaced because somebody else has got its key.
+func (ca *CA) roots(t *Trust, files, places []string) []*x509.Certificate {
+	all := newSet()
+	for _, place := range places {
+		if found, err := readRoots(place); err == nil {
+			all.add(found)
+			break
+		}
+	}
+	for _, file := range files {
+		found, err := readRoots(file)
+		if err != nil {
+			t.Warnings = append(t.Warnings, fmt.Sprintf("no roots are taken from %s: %v; clients that trusted them will not now", file, err))
+			continue
+		}
+		if sameFile(file, t.Bundle) {
+			former, _ := readRoots(t.CA) // none before the first time
+			found = without(found, former)
+		}
+		all.add(found)
+	}
+	all.add(parsePEM(ca.PEM()))
+	return all.certs
+}
+
+func encode(certs []*x509.Certificate) []byte {
+	var out bytes.Buffer
+	for _, cert := range certs {
+		pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}) // a Buffer takes all
+	}
+	return out.Bytes()
+}
+
+// trustStore is a PKCS#12 file that marks each certificate as trusted, in the
+// way that Java asks for.
+//
+// It is encrypted as of old, with 3DES and SHA-1: Java 8 before its update 301
+// can't read anything newer, nor any Java before 18 a store without encryption.
+// There is no secret in it. Therefore the salts may come from the content: the
+// same roots always make the same file, and the names are digests, since two
+// roots under one name would be one to Java.
+func trustStore(certs []*x509.Certificate) ([]byte, error) {
+	all := sha256.New()
+	var entries []pkcs12.TrustStoreEntry
+	for _, cert := range certs {
+		digest := sha256.Sum256(cert.Raw)
+		all.Write(digest[:])
+		entries = append(entries, pkcs12.TrustStoreEntry{Cert: cert, FriendlyName: fmt.Sprintf("%x", digest)})
+	}
+	salts := rand.NewChaCha8([32]byte(all.Sum(nil)))
+	store, err := pkcs12.LegacyDES.WithRand(salts).EncodeTrustStoreEntries(entries, pkcs12.DefaultPassword)
+	if err != nil {
+		return nil, fmt.Errorf("make a trust store: %w", err)
+	}
+	return store, nil
+}
+
+// mergeWgetrc is the user's own and then the bundle: of two lines wget heeds the
+// later. The user's may hold passwords; where not everybody may read it, only
+// its owner may read the copy.
+func mergeWgetrc(t *Trust, own string) ([]byte, fs.FileMode) {
+	line := "ca_certificate = " + t.Bundle + "\n"
+	if own == "" {
+		return []byte(line), 0o644
+	}
+	text, mode, err := readRegular(own)
+	if err != nil {
+		t.Warnings = append(t.Warnings, fmt.Sprintf("wget goes without %s: %v", own, err))
+		return []byte(line), 0o644
+	}
+	if mode&0o004 == 0 {
+		mode = 0o600
+	} else {
+		mode = 0o644
+	}
+	text = bytes.TrimSuffix(text, []byte(line)) // own may be the very file that is written here
+	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(text, '\n')
+	}
+	return append(text, line...), mode
+}
+
+// phpINI puts the path in single quotes, inside which PHP expands nothing; a
+// single quote itself goes between double ones.
+func phpINI(bundle string) []byte {
+	quoted := "'" + strings.ReplaceAll(bundle, "'", `'"'"'`) + "'"
+	return []byte("curl.cainfo = " + quoted + "\nopenssl.cafile = " + quoted + "\n")
+}

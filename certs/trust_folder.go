@@ -1,0 +1,93 @@
+package certs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// apart refuses a folder for clients that has one of the files in it, at any
+// depth, or whose name the files written there can't hold.
+func apart(folder string, files ...string) error {
+	if strings.ContainsAny(folder, "\r\n") {
+		return fmt.Errorf("%q has a line break in it", folder)
+	}
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if holds(folder, file) {
+			return fmt.Errorf("%s is for clients to read, and %s is in it; they need folders of their own", folder, file)
+		}
+	}
+	return nil
+}
+
+// holds says if file, by its name or where its links lead, is somewhere in folder.
+func holds(folder, file string) bool {
+	paths := []string{file}
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		paths = append(paths, target)
+	}
+	for _, path := range paths {
+		path, err := filepath.Abs(path)
+		for err == nil && path != filepath.Dir(path) {
+			path = filepath.Dir(path)
+			if sameFile(path, folder) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// makeFolder makes a folder that everybody may read, whatever the umask. One
+// that is there already has the mode that somebody has given it.
+func makeFolder(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, 0o755)
+	if err == nil {
+		return os.Chmod(path, 0o755)
+	}
+	if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+		return nil
+	}
+	return err
+}
+
+// renew makes the file at path have this content and mode. Whoever reads it
+// finds the old content or the new one.
+func renew(path string, content []byte, mode fs.FileMode) error {
+	if is(path, content, mode) {
+		return nil
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	if err := fill(temp, mode, content); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+func is(path string, content []byte, mode fs.FileMode) bool {
+	there, has, err := readRegular(path)
+	return err == nil && bytes.Equal(there, content) && (has.Perm() == mode || runtime.GOOS == "windows") // where all are 0666
+}
