@@ -20,33 +20,38 @@ import (
 // proxy, and only to where the operator lets it go.
 func (t *Transport) Dial(ctx context.Context, origin robots.Origin) (net.Conn, error) {
 	address := net.JoinHostPort(origin.Host, origin.Port)
-	if t.parent == nil {
-		return t.dialer.DialContext(ctx, "tcp", address)
+	way := t.routeTo(origin)
+	if way.parent == nil {
+		return way.dialer.DialContext(ctx, "tcp", address)
 	}
 	if err := t.Forbids(ctx, origin); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.dialer.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, way.dialer.Timeout)
 	defer cancel()
-	if t.parent.Scheme == "socks5" {
+	return way.dialByParent(ctx, address)
+}
+
+func (r *route) dialByParent(ctx context.Context, address string) (net.Conn, error) {
+	if r.parent.Scheme == "socks5" {
 		auth := (*proxy.Auth)(nil)
-		if user := t.parent.User; user != nil {
+		if user := r.parent.User; user != nil {
 			password, _ := user.Password()
 			auth = &proxy.Auth{User: user.Username(), Password: password}
 		}
-		socks, err := proxy.SOCKS5("tcp", hostPort(t.parent, "1080"), auth, t.dialer)
+		socks, err := proxy.SOCKS5("tcp", hostPort(r.parent, "1080"), auth, r.dialer)
 		if err != nil {
 			return nil, err
 		}
 		return socks.(proxy.ContextDialer).DialContext(ctx, "tcp", address)
 	}
-	conn, err := t.dialer.DialContext(ctx, "tcp", hostPort(t.parent, map[string]string{"http": "80", "https": "443"}[t.parent.Scheme]))
+	conn, err := r.dialer.DialContext(ctx, "tcp", hostPort(r.parent, map[string]string{"http": "80", "https": "443"}[r.parent.Scheme]))
 	if err != nil {
 		return nil, fmt.Errorf("reaching the parent proxy: %w", err)
 	}
-	if t.parent.Scheme == "https" {
-		config := t.verifying.TLSClientConfig.Clone()
-		config.ServerName = t.parent.Hostname()
+	if r.parent.Scheme == "https" {
+		config := r.verifying.TLSClientConfig.Clone()
+		config.ServerName = r.parent.Hostname()
 		config.NextProtos = nil
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
@@ -55,7 +60,7 @@ func (t *Transport) Dial(ctx context.Context, origin robots.Origin) (net.Conn, e
 		}
 		conn = secure
 	}
-	return askParent(ctx, conn, t.parent, address)
+	return askParent(ctx, conn, r.parent, address)
 }
 
 // askParent asks a parent proxy for a tunnel (RFC 9110 9.3.6).

@@ -21,7 +21,7 @@ import (
 func (s *Server) newForwarder() *goproxy.ProxyHttpServer {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = goproxyLog{s.log}
-	p.Tr = s.transport.verifying
+	p.Tr = s.transport.direct.verifying
 	p.ConnectDial = nil
 	p.KeepAcceptEncoding = true
 	p.OnRequest().DoFunc(s.admit)

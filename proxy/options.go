@@ -132,6 +132,8 @@ type Upstream struct {
 	// Proxy is a parent proxy by which all origins are reached: http://, https://
 	// or socks5://, with user and password if it wants them.
 	Proxy string `yaml:"proxy"`
+	// Parents are used where Proxy is empty.
+	Parents Parents `yaml:"-"`
 	// Deny holds destinations that are never dialled. They are checked after name
 	// resolution; behind a parent proxy, which resolves names itself, only literal
 	// addresses can be.
@@ -165,7 +167,7 @@ func DefaultUpstream() Upstream {
 // is about.
 func (u Upstream) Validate() error {
 	var errs []error
-	if _, err := u.parent(); err != nil {
+	if _, err := u.parents(); err != nil {
 		errs = append(errs, fmt.Errorf("proxy: %w", err))
 	}
 	if _, err := trustedRoots(u.CAFile); err != nil {
@@ -174,22 +176,13 @@ func (u Upstream) Validate() error {
 	return errors.Join(errs...)
 }
 
-// parent is the parent proxy's URL, nil if there is none. Errors don't tell the
-// credentials that it may hold.
-func (u Upstream) parent() (*url.URL, error) {
+// parents are those by which origins are reached.
+func (u Upstream) parents() (Parents, error) {
 	if u.Proxy == "" {
-		return nil, nil
+		return u.Parents, nil
 	}
-	parsed, err := url.Parse(u.Proxy)
-	if err == nil {
-		switch parsed.Scheme {
-		case "http", "https", "socks5":
-			if parsed.Hostname() != "" && strings.Trim(parsed.Path, "/") == "" {
-				return parsed, nil
-			}
-		}
-	}
-	return nil, errors.New("this is no proxy's URL; write http://, https:// or socks5:// and host:port, with user:password@ before the host if it wants them")
+	parent, err := parseParent(u.Proxy)
+	return Parents{byScheme: map[string]*url.URL{"http": parent, "https": parent, "ftp": parent}}, err
 }
 
 // Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).

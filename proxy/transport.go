@@ -22,14 +22,20 @@ import (
 // alike. It sends requests as they are and never looks at the environment's
 // proxy variables, which in a sidecar name this proxy itself.
 type Transport struct {
+	direct       *route
+	parents      Parents
+	byParent     map[*url.URL]*route
+	insecure     []identity.HostGlob
+	ftp          *ftpTransport
+	destinations destinations
+}
+
+// route leads to origins directly or by one parent proxy.
+type route struct {
+	parent    *url.URL // nil: origins are dialled
+	dialer    *net.Dialer
 	verifying *http.Transport
 	lenient   *http.Transport
-	insecure  []identity.HostGlob
-	ftp       *ftpTransport
-
-	parent       *url.URL // nil: origins are dialled
-	dialer       *net.Dialer
-	destinations destinations
 }
 
 // unread is how much of a response over HTTP/2 waits here for a client that reads
@@ -42,33 +48,38 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	parent, err := opts.parent()
+	parents, err := opts.parents()
 	if err != nil {
 		return nil, fmt.Errorf("upstream.proxy: %w", err)
 	}
 	t := &Transport{
+		direct:       newRoute(opts, roots, nil),
+		parents:      parents,
+		byParent:     map[*url.URL]*route{},
 		insecure:     opts.Insecure,
-		parent:       parent,
-		dialer:       &net.Dialer{Timeout: opts.ConnectTimeout},
 		destinations: destinations{deny: opts.Deny},
 	}
-	if parent == nil {
-		t.dialer.Control = t.destinations.control
+	t.direct.dialer.Control = t.destinations.control
+	for _, parent := range parents.byScheme {
+		if t.byParent[parent] == nil {
+			t.byParent[parent] = newRoute(opts, roots, parent)
+		}
 	}
-	t.verifying = t.newTransport(opts, &tls.Config{RootCAs: roots})
-	t.lenient = t.newTransport(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
-	t.ftp = &ftpTransport{t.dialer, opts.ResponseHeaderTimeout}
+	t.ftp = &ftpTransport{t.direct.dialer, opts.ResponseHeaderTimeout}
 	return t, nil
 }
 
-func (t *Transport) newTransport(opts Upstream, config *tls.Config) *http.Transport {
-	var via func(*http.Request) (*url.URL, error)
-	if t.parent != nil {
-		via = http.ProxyURL(t.parent)
-	}
+func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
+	r := &route{parent: parent, dialer: &net.Dialer{Timeout: opts.ConnectTimeout}}
+	r.verifying = r.newTransport(opts, &tls.Config{RootCAs: roots})
+	r.lenient = r.newTransport(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
+	return r
+}
+
+func (r *route) newTransport(opts Upstream, config *tls.Config) *http.Transport {
 	return &http.Transport{
-		Proxy:                 via,
-		DialContext:           t.dialer.DialContext,
+		Proxy:                 func(*http.Request) (*url.URL, error) { return r.parent, nil },
+		DialContext:           r.dialer.DialContext,
 		TLSClientConfig:       config,
 		TLSHandshakeTimeout:   opts.ConnectTimeout,
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
@@ -101,8 +112,8 @@ func (t *Transport) Own(listening ...net.Addr) {
 // Forbids says why an origin is none that this transport goes to, nil if it is. It
 // may have to resolve the origin's name.
 func (t *Transport) Forbids(ctx context.Context, origin robots.Origin) error {
-	if t.parent != nil { // which resolves names: only literal addresses can be checked
-		if origin.Scheme == "ftp" && t.parent.Scheme == "socks5" {
+	if parent := t.parents.of(origin); parent != nil { // which resolves names: only literal addresses can be checked
+		if origin.Scheme == "ftp" && parent.Scheme == "socks5" {
 			return errFTPBySOCKS
 		}
 		if _, err := netip.ParseAddr(origin.Host); err != nil {
@@ -131,35 +142,55 @@ func trustedRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
+// routeTo is the way to an origin.
+func (t *Transport) routeTo(origin robots.Origin) *route {
+	if parent := t.parents.of(origin); parent != nil {
+		return t.byParent[parent]
+	}
+	return t.direct
+}
+
 // RoundTrip sends one request to its origin. Certificates are verified but for
 // the hosts that the operator excepts.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.parent != nil {
+	way := t.direct
+	if len(t.byParent) > 0 {
 		origin, err := robots.ParseOrigin(r.URL.Scheme + "://" + r.URL.Host)
 		if err != nil {
 			return nil, err
 		}
-		if err := t.Forbids(r.Context(), origin); err != nil {
-			return nil, err
+		if way = t.routeTo(origin); way.parent != nil {
+			if err := t.Forbids(r.Context(), origin); err != nil {
+				return nil, err
+			}
+			r = forParent(r, way.parent)
 		}
-		if r.URL.Scheme == "http" && t.parent.Scheme != "socks5" && r.URL.Opaque != "" && !strings.HasPrefix(r.URL.Opaque, "//") {
-			whole := *r.URL
-			whole.Opaque = "//" + whole.Host + whole.Opaque // a proxy wants the absolute form (RFC 9112 3.2.2)
-			r = r.WithContext(r.Context())
-			r.URL = &whole
-		}
-		if r.URL.Scheme == "ftp" { // the parent is asked in HTTP
-			whole := &url.URL{Scheme: "http", Host: r.URL.Host, Opaque: "ftp://" + r.URL.Host + r.URL.RequestURI()}
-			r = r.WithContext(r.Context())
-			r.URL = whole
-		}
-	} else if r.URL.Scheme == "ftp" {
+	}
+	switch {
+	case r.URL.Scheme == "ftp":
 		return t.ftp.RoundTrip(r)
+	case t.excepts(r.URL.Hostname()):
+		return way.lenient.RoundTrip(r)
 	}
-	if t.excepts(r.URL.Hostname()) {
-		return t.lenient.RoundTrip(r)
+	return way.verifying.RoundTrip(r)
+}
+
+// forParent is a request as a parent proxy wants it.
+func forParent(r *http.Request, parent *url.URL) *http.Request {
+	var whole *url.URL
+	switch {
+	case r.URL.Scheme == "http" && parent.Scheme != "socks5" && r.URL.Opaque != "" && !strings.HasPrefix(r.URL.Opaque, "//"):
+		absolute := *r.URL
+		absolute.Opaque = "//" + r.URL.Host + r.URL.Opaque // RFC 9112 3.2.2
+		whole = &absolute
+	case r.URL.Scheme == "ftp": // it is asked in HTTP
+		whole = &url.URL{Scheme: "http", Host: r.URL.Host, Opaque: "ftp://" + r.URL.Host + r.URL.RequestURI()}
+	default:
+		return r
 	}
-	return t.verifying.RoundTrip(r)
+	r = r.WithContext(r.Context())
+	r.URL = whole
+	return r
 }
 
 func (t *Transport) excepts(host string) bool {
@@ -168,6 +199,13 @@ func (t *Transport) excepts(host string) bool {
 
 // CloseIdleConnections closes the connections that no request uses.
 func (t *Transport) CloseIdleConnections() {
-	t.verifying.CloseIdleConnections()
-	t.lenient.CloseIdleConnections()
+	t.direct.closeIdleConnections()
+	for _, r := range t.byParent {
+		r.closeIdleConnections()
+	}
+}
+
+func (r *route) closeIdleConnections() {
+	r.verifying.CloseIdleConnections()
+	r.lenient.CloseIdleConnections()
 }

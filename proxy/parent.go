@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"robotsproxy/robots"
+)
+
+// Parents are the proxies by which origins are reached. The zero value has none:
+// origins are dialled.
+type Parents struct {
+	byScheme map[string]*url.URL // of the origin
+	exempt   []string            // the items of no_proxy
+	exempts  func(*url.URL) (*url.URL, error)
+}
+
+// ParentsOf are the parents that a user's variables name: http_proxy, https_proxy
+// and ftp_proxy, or all_proxy for each of them, but for the hosts in no_proxy. The
+// lower case beats the upper, as with curl. An error names the variable at fault,
+// without the credentials that it may hold.
+func ParentsOf(getenv func(name string) string) (Parents, error) {
+	either := func(name string) (value, found string) {
+		if value := getenv(name); value != "" {
+			return value, name
+		}
+		return getenv(strings.ToUpper(name)), strings.ToUpper(name)
+	}
+	p := Parents{byScheme: map[string]*url.URL{}}
+	for _, scheme := range []string{"http", "https", "ftp"} {
+		value, name := either(scheme + "_proxy")
+		if value == "" {
+			value, name = either("all_proxy")
+		}
+		if value == "" {
+			continue
+		}
+		if !strings.Contains(value, "://") {
+			value = "http://" + value
+		}
+		parent, err := parseParent(strings.Replace(value, "socks5h://", "socks5://", 1)) // names are left to it anyway
+		if err != nil {
+			return Parents{}, fmt.Errorf("the variable %s: %w", name, err)
+		}
+		p.byScheme[scheme] = parent
+	}
+	noProxy, _ := either("no_proxy")
+	for item := range strings.SplitSeq(noProxy, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			p.exempt = append(p.exempt, item)
+		}
+	}
+	p.exempts = (&httpproxy.Config{HTTPProxy: "parent", HTTPSProxy: "parent", NoProxy: noProxy}).ProxyFunc()
+	return p, nil
+}
+
+// Exempt are the hosts that the user's no_proxy names: clients that heed it go to
+// them past every proxy.
+func (p Parents) Exempt() []string { return p.exempt }
+
+// of is the parent by which an origin is reached, nil if it is dialled.
+func (p Parents) of(origin robots.Origin) *url.URL {
+	parent := p.byScheme[origin.Scheme]
+	if parent == nil || len(p.exempt) > 0 && p.exemptsOrigin(origin) {
+		return nil
+	}
+	return parent
+}
+
+func (p Parents) exemptsOrigin(origin robots.Origin) bool {
+	addr, err := netip.ParseAddr(origin.Host)
+	if origin.Host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		parent, err := p.exempts(&url.URL{Scheme: "http", Host: net.JoinHostPort(origin.Host, origin.Port)})
+		return err == nil && parent == nil
+	}
+	// httpproxy takes no loopback address to a proxy, whoever asks for it.
+	return slices.ContainsFunc(p.exempt, func(item string) bool {
+		prefix, err := netip.ParsePrefix(item)
+		return item == "*" || item == origin.Host || item == net.JoinHostPort(origin.Host, origin.Port) || err == nil && prefix.Contains(addr)
+	})
+}
+
+// parseParent reads a parent proxy's URL. Errors don't tell the credentials that it may
+// hold.
+func parseParent(text string) (*url.URL, error) {
+	parsed, err := url.Parse(text)
+	if err == nil {
+		switch parsed.Scheme {
+		case "http", "https", "socks5":
+			if parsed.Hostname() != "" && strings.Trim(parsed.Path, "/") == "" {
+				return parsed, nil
+			}
+		}
+	}
+	return nil, errors.New("this is no proxy's URL; write http://, https:// or socks5:// and host:port, with user:password@ before the host if it wants them")
+}

@@ -1,0 +1,91 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"robotsproxy/proxy"
+)
+
+// Which parent is asked for which origin shows in what the parents are asked for.
+func TestParentsOfVariables(t *testing.T) {
+	parent := func(name string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, name)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	one, two := parent("one"), parent("two")
+	direct := parent("direct")
+	port := direct.URL[strings.LastIndex(direct.URL, ":"):]
+	for _, c := range []struct {
+		variables map[string]string
+		url, want string
+	}{
+		{nil, direct.URL, "direct"},
+		{map[string]string{"http_proxy": one.URL}, "http://shop.test/", "one"},
+		{map[string]string{"HTTP_PROXY": one.URL}, "http://shop.test/", "one"},
+		{map[string]string{"all_proxy": one.URL}, "http://shop.test/", "one"},
+		{map[string]string{"http_proxy": one.URL, "HTTP_PROXY": two.URL, "ALL_PROXY": two.URL}, "http://shop.test/", "one"},
+		{map[string]string{"http_proxy": strings.TrimPrefix(one.URL, "http://")}, "http://shop.test/", "one"},
+		{map[string]string{"https_proxy": one.URL}, direct.URL, "direct"},
+		{map[string]string{"http_proxy": one.URL, "ftp_proxy": two.URL}, "ftp://shop.test/", "two"},
+		{map[string]string{"http_proxy": one.URL}, direct.URL, "one"}, // loopback is no exception by itself
+		{map[string]string{"http_proxy": one.URL, "no_proxy": "localhost, 127.0.0.1"}, direct.URL, "direct"},
+		{map[string]string{"http_proxy": one.URL, "NO_PROXY": "127.0.0.0/8"}, direct.URL, "direct"},
+		{map[string]string{"http_proxy": one.URL, "no_proxy": "*"}, direct.URL, "direct"},
+		{map[string]string{"http_proxy": one.URL, "no_proxy": "localhost"}, "http://localhost" + port, "direct"},
+		{map[string]string{"http_proxy": one.URL, "no_proxy": "localhost"}, direct.URL, "one"},
+		{map[string]string{"http_proxy": one.URL, "no_proxy": "other.test"}, "http://shop.test/", "one"},
+		{map[string]string{"http_proxy": one.URL, "no_proxy": "shop.test"}, "http://www.shop.test/", "no such host"},
+	} {
+		parents, err := proxy.ParentsOf(func(name string) string { return c.variables[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := proxy.DefaultUpstream()
+		opts.Parents = parents
+		transport, err := proxy.NewTransport(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, _ := url.Parse(c.url)
+		resp, err := transport.RoundTrip(&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}})
+		if c.want == "no such host" {
+			if _, ok := err.(*net.OpError); !ok {
+				t.Errorf("%v %s: %v, want that the name is looked for", c.variables, c.url, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%v %s: %v", c.variables, c.url, err)
+			continue
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if string(body) != c.want {
+			t.Errorf("%v %s went to %s, want %s", c.variables, c.url, body, c.want)
+		}
+		transport.CloseIdleConnections()
+	}
+}
+
+func TestParentsThatAreNone(t *testing.T) {
+	for _, value := range []string{"ldap://host:1", "http://", "http://user:secret@host:port:1", "socks4://host"} {
+		_, err := proxy.ParentsOf(func(name string) string {
+			if name == "HTTPS_PROXY" {
+				return value
+			}
+			return ""
+		})
+		if err == nil || !strings.Contains(err.Error(), "HTTPS_PROXY") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want an error that names the variable and no secret", value, err)
+		}
+	}
+}
