@@ -13,7 +13,12 @@ func caCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
 		Short: "Print the CA certificate in PEM, making the CA if there is none",
-		Args:  cobra.NoArgs,
+		Long: `Print the certificate of the CA by which the proxy reads inside TLS, making the CA
+if there is none. Clients must trust it; "robotsproxy env" has the variables that
+say so. Its key stays in the data directory.`,
+		Example: `  robotsproxy ca > ca.pem
+  curl --cacert "$(robotsproxy ca --path)" -x http://127.0.0.1:8080 https://example.com/`,
+		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, commonSettings...)
 	path := cmd.Flags().Bool("path", false, "print the path of the certificate instead")

@@ -35,6 +35,11 @@ func checkCommand() *cobra.Command {
 		Long: `Say for each URL whether it may be fetched and why, by the live robots.txt or
 by a file. Exit code: 0 every URL is allowed, 1 some URL is disallowed, 2 a URL,
 file or flag is bad.`,
+		Example: `  robotsproxy check https://example.com/private/a
+  robotsproxy check --agent ExampleBot-Image --agent ExampleBot https://example.com/a.png
+  robotsproxy check --robots new-robots.txt --agent ExampleBot https://example.com/a
+  curl -s https://example.com/robots.txt | robotsproxy check --robots - https://example.com/a
+  robotsproxy check --json --fresh https://example.com/ | jq .expires_at`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	addSettings(cmd, commonSettings...)

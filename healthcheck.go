@@ -20,7 +20,9 @@ func healthcheckCommand() *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Ask the running admin server whether it is alive",
 		Long:  "Ask the running admin server whether it is alive: for container probes in an image\nthat has no shell. Exit code: 0 it is, 1 it is not.",
-		Args:  cobra.NoArgs,
+		Example: `  robotsproxy healthcheck
+  robotsproxy healthcheck --admin-listen 127.0.0.1:9091`,
+		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, adminListen)
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {

@@ -23,6 +23,8 @@ func historyCommand() *cobra.Command {
 the times between which each was seen and what it changed. ORIGIN is
 scheme://host[:port], or any URL there. It asks no site. Exit code: 0 there is a
 history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
+		Example: `  robotsproxy history https://example.com
+  robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
 		Args: cobra.ExactArgs(1),
 	}
 	addSettings(cmd, commonSettings...)

@@ -10,14 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/certs"
 	"robotsproxy/config"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
 
-// house is what serve and check share: all that it takes to know what an origin
-// allows.
+// house is what serve, run and check share: all that it takes to know what an
+// origin allows.
 type house struct {
 	log       zerolog.Logger
 	metrics   *prometheus.Registry
@@ -74,6 +76,21 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	}
 	h.closers = append(h.closers, closer(h.keeper.Close), closer(h.transport.CloseIdleConnections))
 	return h, nil
+}
+
+// openServer makes the proxy that cfg describes. It is the caller's to shut down,
+// before the house.
+func (h *house) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy.Server, error) {
+	g, err := gate.New(cfg.Rules(), h.keeper, h.log, h.metrics)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := proxy.New(proxy.Options{
+		Name:   cfg.Name,
+		Via:    cfg.Upstream.Via,
+		Limits: cfg.Limits,
+	}, g, ca, h.transport, h.log, h.metrics)
+	return g, server, server.Admit(cfg.Clients, cfg.HTTPS.Tunnels)
 }
 
 // Close ends what openHouse began, in reverse.

@@ -46,8 +46,15 @@ func (e exit) Unwrap() error { return e.err }
 // execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
-		Use:           "robotsproxy",
-		Short:         "A forward proxy that makes any bot obey robots.txt",
+		Use:   "robotsproxy",
+		Short: "A forward proxy that makes any bot obey robots.txt",
+		Long: `A forward proxy that makes any bot obey robots.txt without changing the bot. What a
+site's robots.txt allows the bot goes through untouched, the rest is answered 403
+with the rule that refuses it.`,
+		Example: `  robotsproxy run -- scrapy crawl books       # one command behind a proxy of its own
+  robotsproxy serve                           # a proxy for all who name it
+  eval "$(robotsproxy env)"                   # point this shell's programs at it
+  robotsproxy check --agent ExampleBot https://example.com/`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -57,7 +64,10 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return exit{code: exitUsage}
 		},
 	}
-	root.AddCommand(serveCommand(), checkCommand(), historyCommand(), validateCommand(), caCommand(), healthcheckCommand(), versionCommand())
+	root.AddCommand(
+		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), validateCommand(),
+		caCommand(), healthcheckCommand(), versionCommand(), manCommand(),
+	)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

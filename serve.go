@@ -16,9 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"robotsproxy/config"
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
-	"robotsproxy/proxy/gate"
 )
 
 func serveCommand() *cobra.Command {
@@ -26,7 +24,15 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy until SIGINT or SIGTERM",
-		Args:  cobra.NoArgs,
+		Long: `Run the proxy and the admin server until SIGINT or SIGTERM; then requests in flight
+may end for up to shutdown_grace, and a second signal stops at once. SIGHUP reads
+the configuration again. Without a configuration, every bot is judged by the name
+in its own User-Agent.`,
+		Example: `  robotsproxy serve
+  robotsproxy serve --config /etc/robotsproxy/robotsproxy.yaml
+  robotsproxy serve --listen 0.0.0.0:8080 --data-dir /data   # then admit clients by clients.allow
+  kill -HUP PID                                              # read the configuration again`,
+		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, settings...)
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
@@ -50,24 +56,24 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	if err != nil {
 		return err
 	}
+	folder, err := trustFolder(cfg)
+	if err != nil {
+		return err
+	}
+	trust, err := ca.WriteTrust(folder, ownTrust(os.Getenv))
+	if err != nil {
+		return err
+	}
 	h, err := openHouse(ctx, cfg, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	for _, warning := range ca.Warnings() {
+	for _, warning := range append(ca.Warnings(), trust.Warnings...) {
 		h.log.Warn().Msg(warning)
 	}
-	g, err := gate.New(cfg.Rules(), h.keeper, h.log, h.metrics)
+	g, server, err := h.openServer(cfg, ca)
 	if err != nil {
-		return err
-	}
-	server := proxy.New(proxy.Options{
-		Name:   cfg.Name,
-		Via:    cfg.Upstream.Via,
-		Limits: cfg.Limits,
-	}, g, ca, h.transport, h.log, h.metrics)
-	if err := server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}
 	reloader := &reloader{load: load, log: h.log, gate: g, keeper: h.keeper, server: server, started: cfg, current: cfg}

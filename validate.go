@@ -13,7 +13,10 @@ func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate --config FILE",
 		Short: "Say what is wrong with a configuration",
-		Args:  cobra.NoArgs,
+		Long: `Say all that is wrong with a configuration, one mistake a line: file, line, column and
+the mend. Exit code: 0 it is valid, 2 it is not.`,
+		Example: `  robotsproxy validate --config robotsproxy.yaml`,
+		Args:    cobra.NoArgs,
 	}
 	addSettings(cmd)
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {

@@ -10,9 +10,10 @@ import (
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the commit and the Go version",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Print the version, the commit and the Go version",
+		Example: `  robotsproxy version`,
+		Args:    cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			version, commit := buildVersion()
 			fmt.Fprintf(cmd.OutOrStdout(), "robotsproxy %s (commit %s, %s %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -79,7 +79,7 @@ func (d *distrust) tell(t *tunnel) {
 	client, _, _ := net.SplitHostPort(t.RemoteAddr().String())
 	if d.first(client + " " + t.origin.Host) {
 		d.log.Warn().Str("client", client).Str("host", t.origin.Host).
-			Msg("the client left when it saw this proxy's certificate, as one does that does not trust its CA: let it trust the file that `robotsproxy ca --path` names (curl: CURL_CA_BUNDLE, Python: REQUESTS_CA_BUNDLE and SSL_CERT_FILE, Node: NODE_EXTRA_CA_CERTS, git: GIT_SSL_CAINFO)")
+			Msg("the client left when it saw this proxy's certificate, as one does that does not trust its CA: give it the variables that `robotsproxy env` prints, or let it trust the file that `robotsproxy ca --path` names")
 	}
 }
 

@@ -49,16 +49,21 @@ type setup struct{ Client, Commands string }
 
 func setups(address string) []setup {
 	all := []setup{
+		{"all of them, on the proxy's own machine", "eval \"$(robotsproxy env)\"     # sets all that follows\n" +
+			"robotsproxy run -- COMMAND     # or: a private proxy for one command"},
 		{"any shell", "export http_proxy=http://{proxy} https_proxy=http://{proxy}\nexport HTTP_PROXY=http://{proxy} HTTPS_PROXY=http://{proxy}"},
 		{"curl", "curl -x http://{proxy} --cacert ca.pem https://example.com/"},
 		{"wget", "wget -e https_proxy=http://{proxy} --ca-certificate=ca.pem https://example.com/"},
-		{"Python (requests, httpx, aiohttp with trust_env=True, urllib)", "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem"},
+		{"git", "export GIT_SSL_CAINFO=$PWD/ca.pem"},
+		{"Python (requests, httpx, urllib, aiohttp with trust_env=True)", "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem"},
 		{"Scrapy", "scrapy crawl NAME   # needs the proxy variables alone"},
 		{"Node 22.21 and later", "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/ca.pem"},
 		{"Go, Ruby", "export SSL_CERT_FILE=$PWD/ca.pem"},
+		{"PHP", "php -d curl.cainfo=$PWD/ca.pem -d openssl.cafile=$PWD/ca.pem spider.php"},
 		{"Java", "keytool -importcert -noprompt -alias robotsproxy -file ca.pem -keystore trust.p12 -storepass changeit\n" +
-			"export JAVA_TOOL_OPTIONS='-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} -Dhttps.proxyPort={port} -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit'"},
-		{"Chromium", "chromium --proxy-server=http://{proxy}   # import ca.pem in its settings"},
+			"export JAVA_TOOL_OPTIONS='-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts= -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit'"},
+		{"Chromium", "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n robotsproxy -i ca.pem\nchromium --proxy-server=http://{proxy} --proxy-bypass-list='<-loopback>'"},
+		{"Firefox", "# settings: Network Settings, Manual proxy configuration, {proxy} also for HTTPS;\n# Certificates, View Certificates, Authorities, Import: ca.pem"},
 	}
 	host, port, _ := net.SplitHostPort(address)
 	fill := strings.NewReplacer("{proxy}", address, "{host}", host, "{port}", port)

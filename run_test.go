@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// errand is a command that is run behind a proxy of its own.
+type errand struct {
+	*exec.Cmd
+	out, err bytes.Buffer
+}
+
+// errand readies a run of a command with flags before it, in the world's data
+// directory and with its configuration.
+func (w *world) errand(env []string, args ...string) *errand {
+	e := &errand{Cmd: exec.Command(program, append([]string{"run", "--config", w.config, "--data-dir", w.dir}, args...)...)}
+	e.Stdout, e.Stderr = &e.out, &e.err
+	e.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}, env...)
+	return e
+}
+
+// must runs it to its end, which must be good, and returns what the command wrote.
+func (e *errand) must(t *testing.T) string {
+	t.Helper()
+	if err := e.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, &e.out, &e.err)
+	}
+	return e.out.String()
+}
+
+// curlCommand gets URLs and writes the status of each.
+func curlCommand(urls ...string) []string {
+	args := []string{"--", "curl", "--disable", "--silent", "--max-time", "20", "--write-out", "%{http_code} "}
+	for _, url := range urls {
+		args = append(args, "--output", os.DevNull, url)
+	}
+	return args
+}
+
+func TestRunObeys(t *testing.T) {
+	w := newWorld(t)
+	plain, secure := newOrigin(t, "http", shop(), nil), newOrigin(t, "h2", shop(), nil)
+	decisions := filepath.Join(t.TempDir(), "decisions.log")
+	e := w.errand(nil, append([]string{"--log-file", decisions}, curlCommand(
+		plain.URL+"/products/1", plain.URL+"/checkout/", secure.URL+"/products/1", secure.URL+"/checkout/", secure.URL+"/checkout/again")...)...)
+	if got := e.must(t); got != "200 403 200 403 403 " {
+		t.Errorf("statuses %s", got)
+	}
+	want := fmt.Sprintf("robotsproxy: 5 requests, 3 refused\n"+
+		"robotsproxy:       2 refused  %s  Disallow: /checkout/ (line 4)\n"+
+		"robotsproxy:       1 refused  %s  Disallow: /checkout/ (line 4)\n", secure.URL, plain.URL)
+	if e.err.String() != want {
+		t.Errorf("the summary is\n%swant\n%s", &e.err, want)
+	}
+	if log, _ := os.ReadFile(decisions); strings.Count(string(log), `"message":"request"`) != 5 {
+		t.Errorf("the log's file has\n%s", log)
+	}
+	wantSame(t, "pages asked for", slices.Concat(plain.pages(), secure.pages()), []string{"/products/1", "/products/1"})
+	if left, _ := filepath.Glob(filepath.Join(w.dir, "trust", "*")); len(left) > 0 {
+		t.Errorf("%q is left behind", left)
+	}
+}
+
+// A run is one more proxy on the way, with a name of its own: behind a proxy that
+// serves, and inside another run.
+func TestRunBehindOthers(t *testing.T) {
+	outer := start(t)
+	w := newWorld(t)
+	for _, scheme := range []string{"http", "https"} {
+		o := newOrigin(t, scheme, shop(), nil)
+		bundle := filepath.Join(t.TempDir(), "user.pem")
+		ca, err := os.ReadFile(outer.caFile())
+		must(t, err)
+		must(t, os.WriteFile(bundle, ca, 0o600))
+		env := []string{"http_proxy=http://" + outer.proxy, "HTTPS_PROXY=" + outer.proxy, "SSL_CERT_FILE=" + bundle}
+		command := curlCommand(o.URL+"/products/1", o.URL+"/checkout/")
+		inner := append([]string{"--", program, "run", "--config", w.config, "--data-dir", w.dir}, command...)
+		e := w.errand(env, inner...)
+		if got := e.must(t); got != "200 403 " {
+			t.Errorf("%s: statuses %s\n%s", scheme, got, &e.err)
+		}
+		via := strings.Join(o.last(t).Header.Values("Via"), ", ")
+		if !regexp.MustCompile(`^\S+ robotsproxy-run-(\w{6}), \S+ robotsproxy-run-(\w{6}), \S+ robotsproxy$`).MatchString(via) {
+			t.Errorf("%s: Via %s", scheme, via)
+		}
+		outer.decision(o.URL + "/products/1")
+		// What the inner one refuses does not reach the others.
+		if strings.Count(e.err.String(), "1 refused") != 2 || len(outer.log.lines(`"message":"request"`, o.URL+"/checkout/")) != 0 {
+			t.Errorf("%s: the summaries are\n%s", scheme, &e.err)
+		}
+	}
+}
+
+func TestRunsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, "https", shop(), nil)
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			e := w.errand(nil, curlCommand(o.URL+"/products/1", o.URL+"/checkout/")...)
+			if err := e.Run(); err != nil || e.out.String() != "200 403 " {
+				t.Errorf("%v, statuses %s\n%s", err, &e.out, &e.err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestRunTellsOfNoProxy(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, "http", shop(), nil)
+	e := w.errand([]string{"no_proxy=127.0.0.1,.corp.test"}, curlCommand(o.URL+"/checkout/")...)
+	if got := e.must(t); got != "200 " {
+		t.Errorf("status %s", got)
+	}
+	if !strings.Contains(e.err.String(), "0 requests, 0 refused, not judged, because of no_proxy: 127.0.0.1 .corp.test\n") {
+		t.Errorf("the summary is %s", &e.err)
+	}
+}
+
+func TestRunReports(t *testing.T) {
+	w := newWorld(t, "default_identity: {mode: report}")
+	o := newOrigin(t, "http", shop(), nil)
+	e := w.errand(nil, curlCommand(o.URL+"/checkout/")...)
+	if got := e.must(t); got != "200 " {
+		t.Errorf("status %s", got)
+	}
+	want := "robotsproxy: 1 request, 0 refused, 1 let through that robots.txt disallows (mode report)\n" +
+		"robotsproxy:       1 reported  " + o.URL + "  Disallow: /checkout/ (line 4)\n"
+	if e.err.String() != want {
+		t.Errorf("the summary is\n%s", &e.err)
+	}
+}
+
+// counting is a script that says ready, and at its end which signals it got.
+const counting = `
+for s in INT TERM HUP USR1 QUIT; do trap "got=\"\$got $s\"" $s; done
+trap 'got="$got TERM"; over=1' TERM
+echo ready
+while [ -z "$over" ]; do sleep 0.05; done
+echo "got$got"`
+
+// A signal reaches the command once, whether it is for the proxy alone or for its
+// process group.
+func TestRunPassesSignalsOnOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, toGroup := range []bool{false, true} {
+		e := w.errand(nil, "--", "sh", "-c", counting)
+		e.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal
+		out := &logLines{}
+		e.Stdout = out
+		must(t, e.Start())
+		pid := e.Process.Pid
+		if toGroup {
+			pid = -pid
+		}
+		awaitText(t, out, "ready")
+		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
+			must(t, syscall.Kill(pid, s))
+			time.Sleep(200 * time.Millisecond) // signals have no order among themselves
+		}
+		must(t, syscall.Kill(pid, syscall.SIGTERM))
+		if err := e.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, &e.err)
+		}
+		if !strings.HasSuffix(out.String(), "got INT HUP USR1 TERM\n") {
+			t.Errorf("to the group %v: the command says %q", toGroup, out)
+		}
+	}
+}
+
+// Ctrl-C in a terminal reaches the command once, and is not the end of the proxy.
+func TestRunInATerminal(t *testing.T) {
+	w := newWorld(t)
+	master, slave := openTerminal(t)
+	e := w.errand(nil, "--", "sh", "-c", counting)
+	e.Stdin, e.Stdout, e.Stderr = slave, slave, slave
+	e.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	must(t, e.Start())
+	slave.Close()
+	out := &logLines{}
+	go func() {
+		piece := make([]byte, 1024)
+		for {
+			n, err := master.Read(piece)
+			if err != nil {
+				return
+			}
+			out.Write(piece[:n])
+		}
+	}()
+	awaitText(t, out, "ready")
+	_, err := master.Write([]byte{3})
+	must(t, err)
+	awaitText(t, out, "^C")
+	time.Sleep(200 * time.Millisecond)
+	must(t, e.Process.Signal(syscall.SIGTERM))
+	awaitText(t, out, "got INT TERM\r\n")
+	awaitText(t, out, "robotsproxy: 0 requests")
+	if err := e.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A command does not live on without its proxy.
+func TestCommandEndsWithItsProxy(t *testing.T) {
+	w := newWorld(t)
+	e := w.errand(nil, "--", "sh", "-c", `trap 'echo gone > "$0"; exit' TERM; echo ready; while :; do sleep 0.05; done`, filepath.Join(t.TempDir(), "gone"))
+	out := &logLines{}
+	e.Stdout = out
+	must(t, e.Start())
+	awaitText(t, out, "ready")
+	must(t, e.Process.Kill())
+	e.Wait()
+	file := e.Args[len(e.Args)-1]
+	for deadline := time.Now().Add(patience); !isFile(file); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the command runs on")
+		}
+	}
+}
+
+// awaitText waits until a program has written something.
+func awaitText(t *testing.T, out *logLines, text string) {
+	t.Helper()
+	for deadline := time.After(patience); ; {
+		got, more := out.read()
+		if strings.Contains(got, text) {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			t.Fatalf("no %q; the program wrote %q", text, got)
+		}
+	}
+}
+
+// openTerminal opens both ends of a new pseudoterminal.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no pseudoterminals here: %v", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	must(t, err)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	must(t, err)
+	return master, slave
+}
+
+// A running proxy has the folder that clients read ready before it serves.
+func TestServeWritesTrust(t *testing.T) {
+	w := start(t)
+	for _, name := range []string{"ca.pem", "ca-bundle.pem", "truststore.p12", "wgetrc", filepath.Join("php", "robotsproxy.ini")} {
+		if text, err := os.ReadFile(filepath.Join(w.dir, "trust", name)); err != nil || bytes.Contains(text, []byte("PRIVATE")) {
+			t.Errorf("%s: %v, %d octets", name, err, len(text))
+		}
+	}
+	o := newOrigin(t, "https", shop(), nil)
+	env := exec.Command(program, "env", "--shell", "dotenv", "--data-dir", w.dir, "--listen", w.proxy)
+	env.Env = []string{"HOME=" + w.dir}
+	variables, err := env.Output()
+	must(t, err)
+	curl := exec.Command("curl", curlCommand(o.URL + "/products/1")[2:]...)
+	curl.Env = append(strings.Split(strings.TrimSpace(string(variables)), "\n"), "PATH="+os.Getenv("PATH"))
+	if out, err := curl.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != fmt.Sprint(http.StatusOK) {
+		t.Errorf("curl with what env prints: %s, %v", out, err)
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"robotsproxy/proxy/gate"
+)
+
+// tally counts what became of the requests of one run.
+type tally struct {
+	mu        sync.Mutex
+	requests  int
+	refused   int
+	disobeyed int // let through in mode report
+	failed    int // those that the origin did not answer
+	causes    map[cause]int
+	others    int // refusals beyond maxCauses
+}
+
+// cause is what refused a request, or would have.
+type cause struct {
+	origin string
+	why    string
+	refuse bool
+}
+
+// maxCauses bounds what is remembered: a crawl may meet any number of origins.
+const maxCauses = 10_000
+
+func newTally() *tally { return &tally{causes: map[cause]int{}} }
+
+// add takes one decision; it is called by many at once.
+func (t *tally) add(d gate.Decision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.requests++
+	if d.Judgment == gate.Allowed {
+		if d.Error != "" {
+			t.failed++
+		}
+		return
+	}
+	if d.Refused {
+		t.refused++
+	} else {
+		t.disobeyed++
+	}
+	c := cause{d.Origin, why(d), d.Refused}
+	if _, known := t.causes[c]; !known && len(t.causes) == maxCauses {
+		t.others++
+		return
+	}
+	t.causes[c]++
+}
+
+// why says in a few words what refused a request.
+func why(d gate.Decision) string {
+	switch {
+	case d.Rule != "":
+		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
+	case d.Reason == gate.Unreachable:
+		return "its robots.txt cannot be had"
+	case d.Reason == gate.Unread:
+		return "a tunnel that is not read, to a site that is allowed only in part"
+	case d.Reason == gate.Overridden:
+		return "the configuration's override"
+	case d.Reason == gate.Status:
+		return "the configuration's word on the status of its robots.txt"
+	}
+	return string(d.Reason)
+}
+
+// print writes a line with the totals, then one for each origin and cause, the most
+// refused first. exempt are the hosts that no_proxy kept away.
+func (t *tally) print(w io.Writer, exempt []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	totals := []string{count(t.requests, "request"), fmt.Sprintf("%d refused", t.refused)}
+	if t.disobeyed > 0 {
+		totals = append(totals, fmt.Sprintf("%d let through that robots.txt disallows (mode report)", t.disobeyed))
+	}
+	if t.failed > 0 {
+		totals = append(totals, fmt.Sprintf("%d failed at the origin", t.failed))
+	}
+	if len(exempt) > 0 {
+		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(exempt, " "))
+	}
+	fmt.Fprintf(w, "robotsproxy: %s\n", strings.Join(totals, ", "))
+	if t.requests == 0 {
+		fmt.Fprintln(w, "robotsproxy: the command asked for nothing through the proxy; what each client needs: robotsproxy run --help")
+	}
+	for _, c := range t.sorted() {
+		verb := "refused"
+		if !c.refuse {
+			verb = "reported"
+		}
+		fmt.Fprintf(w, "robotsproxy: %7d %s  %s  %s\n", t.causes[c], verb, c.origin, c.why)
+	}
+	if t.others > 0 {
+		fmt.Fprintf(w, "robotsproxy: %7d more, of other sites\n", t.others)
+	}
+}
+
+// sorted are the causes, those that refused most first.
+func (t *tally) sorted() []cause {
+	all := make([]cause, 0, len(t.causes))
+	for c := range t.causes {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b cause) int {
+		return cmp.Or(cmp.Compare(t.causes[b], t.causes[a]), cmp.Compare(a.origin, b.origin), cmp.Compare(a.why, b.why))
+	})
+	return all
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
