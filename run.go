@@ -30,9 +30,11 @@ The user's own proxy variables name the proxy that this one goes by. The exit co
 is the command's own, 128+N if signal N ended it, 127 if it isn't found, 126 if
 it can't be executed, 125 if the proxy could not start.
 
-Most clients need nothing else: curl, wget, git, Python (requests, httpx, urllib,
-Scrapy; aiohttp with trust_env=True), Node 22.21 and later, Go, Java, Ruby, PHP's
-curl. Chromium wants --proxy-server="$ROBOTSPROXY_URL" and the CA in its own store.`,
+Most clients need nothing else: curl, wget, git, Python's requests, httpx, urllib
+and Scrapy, Node 22.21 and later, Go, Java, Ruby, PHP's curl. Python's aiohttp wants
+trust_env=True, PHP's streams a context with the proxy, older Node undici's
+EnvHttpProxyAgent or global-agent, Chromium --proxy-server="$ROBOTSPROXY_URL" and the CA
+in its own store. The README's table of clients says more.`,
 		Example: `  robotsproxy run -- scrapy crawl books
   robotsproxy run -- python3 spider.py
   robotsproxy run --log-file decisions.log -- ./crawl.sh   # a line of JSON for each request
