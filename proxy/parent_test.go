@@ -76,6 +76,30 @@ func TestParentsOfVariables(t *testing.T) {
 	}
 }
 
+// A parent's demand for credentials is not the origin's answer.
+func TestParentThatWantsCredentials(t *testing.T) {
+	parent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusProxyAuthRequired)
+	}))
+	t.Cleanup(parent.Close)
+	opts := proxy.DefaultUpstream()
+	opts.Proxy = parent.URL
+	transport, err := proxy.NewTransport(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, origin := range []string{"http://shop.test/robots.txt", "https://shop.test/robots.txt", "ftp://shop.test/robots.txt"} {
+		target, _ := url.Parse(origin)
+		resp, err := transport.RoundTrip(&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}})
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("%s: status %d, want an error", origin, resp.StatusCode)
+		} else if !strings.Contains(err.Error(), "the parent proxy wants a user and a password") {
+			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}
+
 func TestParentsThatAreNone(t *testing.T) {
 	for _, value := range []string{"ldap://host:1", "http://", "http://user:secret@host:port:1", "socks4://host"} {
 		_, err := proxy.ParentsOf(func(name string) string {

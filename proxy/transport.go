@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -78,7 +79,10 @@ func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
 
 func (r *route) newTransport(opts Upstream, config *tls.Config) *http.Transport {
 	return &http.Transport{
-		Proxy:                 func(*http.Request) (*url.URL, error) { return r.parent, nil },
+		Proxy: func(*http.Request) (*url.URL, error) { return r.parent, nil },
+		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+			return challenged(resp)
+		},
 		DialContext:           r.dialer.DialContext,
 		TLSClientConfig:       config,
 		TLSHandshakeTimeout:   opts.ConnectTimeout,
@@ -166,13 +170,33 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r = forParent(r, way.parent)
 		}
 	}
-	switch {
-	case r.URL.Scheme == "ftp":
+	if r.URL.Scheme == "ftp" {
 		return t.ftp.RoundTrip(r)
-	case t.excepts(r.URL.Hostname()):
-		return way.lenient.RoundTrip(r)
 	}
-	return way.verifying.RoundTrip(r)
+	via := way.verifying
+	if t.excepts(r.URL.Hostname()) {
+		via = way.lenient
+	}
+	resp, err := via.RoundTrip(r)
+	if err == nil && way.parent != nil && way.parent.Scheme != "socks5" && r.URL.Scheme == "http" {
+		if err = challenged(resp); err != nil {
+			resp.Body.Close()
+			return nil, err
+		}
+	}
+	return resp, err
+}
+
+// errChallenged is for a parent proxy that does not let us through. As a response it
+// would be taken for the origin's: a robots.txt that answers 4xx restricts nothing.
+var errChallenged = errors.New("the parent proxy wants a user and a password that it knows; put them into its URL")
+
+// challenged reports whether a response is a proxy's demand for credentials.
+func challenged(resp *http.Response) error {
+	if resp.StatusCode == http.StatusProxyAuthRequired {
+		return errChallenged
+	}
+	return nil
 }
 
 // forParent is a request as a parent proxy wants it.
