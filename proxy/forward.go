@@ -53,6 +53,8 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // door ends here.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.Target) {
 	x := &exchange{client: newResponseWriter(w, r, &s.hijacked), target: target}
+	s.exchanges.RLock()
+	defer s.exchanges.RUnlock()
 	defer s.conclude(x, r)
 	s.goproxy.ServeHTTP(x.client, outgoing(r, x))
 }

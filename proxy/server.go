@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/elazarl/goproxy"
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +59,7 @@ type Server struct {
 	// Connections that neither server looks after: tunnels in which nothing has
 	// been asked yet; tunnels that are not read, and WebSockets.
 	unread, hijacked connections
+	exchanges        sync.RWMutex // each holds it for reading until it is written down
 
 	connections prometheus.Gauge
 	open        prometheus.Gauge // tunnels that are not read
@@ -150,7 +153,8 @@ func ended(err error) error {
 }
 
 // Shutdown stops accepting and lets the requests in flight end. When ctx ends
-// first, what is left is broken off and the context's error returned.
+// first, what is left is broken off and the context's error returned. All of it has
+// been counted and logged then, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.unread.closeAll()
 	inner := make(chan error, 1)
@@ -165,8 +169,27 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.outer.Close()
 	s.inner.Close()
 	s.hijacked.closeAll()
+	s.settle()
 	s.transport.CloseIdleConnections()
 	return err
+}
+
+// settling is how long that may take which has been broken off.
+const settling = time.Second
+
+// settle waits until what has been broken off is written down.
+func (s *Server) settle() {
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		s.exchanges.Lock()
+		defer s.exchanges.Unlock()
+		<-s.hijacked.drained()
+	}()
+	select {
+	case <-settled:
+	case <-time.After(settling):
+	}
 }
 
 // serveOuter is the first door: absolute-form requests, CONNECT, and what comes
