@@ -18,11 +18,14 @@ func envCommand() *cobra.Command {
 		Short: "Print the variables that point clients at a running proxy",
 		Long: `Print the variables that point every client at a running "robotsproxy serve" and
 have it trust the CA. They are those that "robotsproxy run" gives its command.
-Give it the same configuration as serve, so that it names the same address and CA.`,
+Give it the same configuration as serve, so that it names the same address and CA.
+A user, by which an identity knows its clients, goes before the host, as in the
+last example.`,
 		Example: `  eval "$(robotsproxy env)"                               # sh, bash, zsh
   robotsproxy env --shell fish | source                   # fish
   robotsproxy env --shell powershell | Invoke-Expression  # PowerShell
-  robotsproxy env --shell dotenv > proxy.env              # docker run --env-file, compose, systemd`,
+  robotsproxy env --shell dotenv > proxy.env              # docker run --env-file, compose, systemd
+  eval "$(robotsproxy env | sed 's|http://|&images:x@|')" # as the user images`,
 		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, settings...)
@@ -72,7 +75,12 @@ func serveVariables(cfg config.Config) (variables []variable, warnings []string,
 	if err != nil {
 		return nil, nil, err
 	}
-	return clientVariables(address, trust, os.Getenv), trust.Warnings, nil
+	warnings = trust.Warnings
+	if cfg.Clients.Htpasswd != "" {
+		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables do not name; "+
+			"to have them do: robotsproxy env | sed 's|http://|&USER:PASSWORD@|'")
+	}
+	return clientVariables(address, trust, os.Getenv), warnings, nil
 }
 
 // shells says how each of them sets a variable for the programs that it starts.

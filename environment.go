@@ -92,8 +92,8 @@ func javaOptions(address string, trust certs.Trust) string {
 		"-Djavax.net.ssl.trustStorePassword=" + trust.StorePassword,
 	}
 	for i, option := range options {
-		if strings.ContainsAny(option, " \t") {
-			options[i] = `"` + option + `"`
+		if strings.ContainsAny(option, " \t'\"") {
+			options[i] = `"` + strings.ReplaceAll(option, `"`, `"'"'"`) + `"` // the JVM knows quotes and no escapes
 		}
 	}
 	return strings.Join(options, " ")
