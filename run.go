@@ -40,7 +40,7 @@ in its own store. The README's table of clients says more.`,
   robotsproxy run --log-file decisions.log -- ./crawl.sh   # a line of JSON for each request
   robotsproxy run --config bots.yaml -- wget -r https://example.com/`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" {
 				return errors.New("there is no command to run")
 			}
 			return nil
@@ -93,17 +93,22 @@ func randomName() string {
 // run runs the command behind a proxy of its own. The error is an exit with the
 // command's code.
 func run(cmd *cobra.Command, cfg config.Config, command []string) error {
+	signals, stop := heed() // to the end: what the proxy has made is taken away then
+	defer stop()
 	p, err := startPrivate(cmd, cfg)
 	if err != nil {
 		return exit{exitProxy, err}
 	}
 	child := exec.Command(command[0], command[1:]...)
+	if errors.Is(child.Err, exec.ErrDot) {
+		child.Err = nil // it is the user's own PATH that has "." in it
+	}
 	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	child.Env = os.Environ()
 	for _, v := range clientVariables(p.address, p.trust, os.Getenv) {
 		child.Env = append(child.Env, v.name+"="+v.value)
 	}
-	code, err := supervise(child)
+	code, err := supervise(child, signals)
 	closing := p.Close()
 	if err == nil {
 		p.tally.print(cmd.ErrOrStderr(), cfg.Upstream.Parents.Exempt())
@@ -150,6 +155,9 @@ func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error)
 		return nil, fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
 	}
 	p.house.closers = append(p.house.closers, folderCloser(folder))
+	if err := os.Chmod(folder, 0o755); err != nil { // the command may run as somebody else
+		return nil, fmt.Errorf("making the folder for clients: %w", err)
+	}
 	if p.trust, err = ca.WriteTrust(folder, ownTrust(os.Getenv)); err != nil {
 		return nil, err
 	}

@@ -216,6 +216,82 @@ func TestRunInATerminal(t *testing.T) {
 	}
 }
 
+// What nohup has a program ignore, its command ignores too.
+func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
+	w := newWorld(t)
+	e := w.errand(nil, "--", "sh", "-c", "kill -HUP $PPID; kill -HUP $$; echo survived")
+	e.Args = append([]string{"nohup"}, e.Args...)
+	e.Path, e.Err = exec.LookPath("nohup")
+	if got := e.must(t); got != "survived\n" {
+		t.Errorf("the command says %q\n%s", got, &e.err)
+	}
+}
+
+// Who reads standard error may leave without ending the command or its exit code.
+func TestRunWithoutAReader(t *testing.T) {
+	w := newWorld(t)
+	read, write, err := os.Pipe()
+	must(t, err)
+	must(t, read.Close())
+	defer write.Close()
+	o := newOrigin(t, "http", shop(), nil)
+	e := w.errand(nil, "--log-level", "debug", "--", "sh", "-c", `curl --silent "$0"; exit 3`, o.URL+"/products/1")
+	e.Stderr = write
+	err = e.Run()
+	if code := e.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("%v, want exit status 3", err)
+	}
+}
+
+// Signals that come when the command has ended, while the requests that it has left
+// behind may end, do not keep the proxy from taking away what it has made.
+func TestRunCleansUpUnderSignals(t *testing.T) {
+	w := newWorld(t)
+	held := make(chan struct{})
+	o := newOrigin(t, "http", shop(), func(http.ResponseWriter, *http.Request) { <-held })
+	t.Cleanup(func() { close(held) })
+	e := w.errand(nil, "--", "sh", "-c", `curl --silent --max-time 20 "$0" >/dev/null 2>&1 & sleep 0.5; echo over; exit 5`, o.URL+"/products/1")
+	out := &logLines{}
+	e.Stdout = out
+	must(t, e.Start())
+	awaitText(t, out, "over")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.Wait() // the state says how it ended
+	}()
+	for over := false; !over; {
+		select {
+		case <-ended:
+			over = true
+		case <-time.After(20 * time.Millisecond):
+			e.Process.Signal(syscall.SIGTERM) // fails if it has just ended
+		}
+	}
+	if code := e.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("exit status %d, want 5", code)
+	}
+	if !strings.Contains(e.err.String(), "1 request, 0 refused, 1 broken off or not answered\n") {
+		t.Errorf("the summary is\n%s", &e.err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(w.dir, "trust", "*")); len(left) > 0 {
+		t.Errorf("%q is left behind", left)
+	}
+}
+
+// What the summary quotes of a site is text, not orders for a terminal.
+func TestRunSummarizesWhatSitesWrite(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, "http", says("User-agent: *\nDisallow: /a\x1b[31m\n"), nil)
+	e := w.errand(nil, append(curlCommand(o.URL+"/a%1B[31m", "http://127.0.0.1:1/"), "--globoff")...)
+	e.must(t)
+	for _, want := range []string{`  Disallow: /a\x1b[31m (line 2)`, "  http://127.0.0.1:1  its robots.txt cannot be had (connection refused)"} {
+		if !strings.Contains(e.err.String(), want+"\n") {
+			t.Errorf("the summary has no %q:\n%s", want, &e.err)
+		}
+	}
+}
+
 // A command does not live on without its proxy.
 func TestCommandEndsWithItsProxy(t *testing.T) {
 	w := newWorld(t)

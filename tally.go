@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,7 +18,7 @@ type tally struct {
 	requests  int
 	refused   int
 	disobeyed int // let through in mode report
-	failed    int // those that the origin did not answer
+	failed    int // allowed, but without a whole response: the origin's fault or the command's
 	causes    map[cause]int
 	others    int // refusals beyond maxCauses
 }
@@ -64,7 +65,7 @@ func why(d gate.Decision) string {
 	case d.Rule != "":
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
 	case d.Reason == gate.Unreachable:
-		return "its robots.txt cannot be had"
+		return strings.TrimSuffix(fmt.Sprintf("its robots.txt cannot be had (%s)", d.Cause), " ()")
 	case d.Reason == gate.Unread:
 		return "a tunnel that is not read, to a site that is allowed only in part"
 	case d.Reason == gate.Overridden:
@@ -85,7 +86,7 @@ func (t *tally) print(w io.Writer, exempt []string) {
 		totals = append(totals, fmt.Sprintf("%d let through that robots.txt disallows (mode report)", t.disobeyed))
 	}
 	if t.failed > 0 {
-		totals = append(totals, fmt.Sprintf("%d failed at the origin", t.failed))
+		totals = append(totals, fmt.Sprintf("%d broken off or not answered", t.failed))
 	}
 	if len(exempt) > 0 {
 		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(exempt, " "))
@@ -99,7 +100,8 @@ func (t *tally) print(w io.Writer, exempt []string) {
 		if !c.refuse {
 			verb = "reported"
 		}
-		fmt.Fprintf(w, "robotsproxy: %7d %s  %s  %s\n", t.causes[c], verb, c.origin, c.why)
+		why := strconv.Quote(c.why) // sites write it, and a terminal obeys what it is sent
+		fmt.Fprintf(w, "robotsproxy: %7d %s  %s  %s\n", t.causes[c], verb, c.origin, why[1:len(why)-1])
 	}
 	if t.others > 0 {
 		fmt.Fprintf(w, "robotsproxy: %7d more, of other sites\n", t.others)

@@ -48,6 +48,7 @@ type Decision struct {
 	Refused      bool    `json:"refused"` // not so in mode report, where a disallowed request is let through
 	Rule         string  `json:"rule,omitempty"`
 	Line         int     `json:"line,omitempty"`
+	Cause        string  `json:"cause,omitempty"` // why the robots.txt is unreachable, where that is the reason
 	RobotsSHA256 string  `json:"robots_sha256,omitempty"`
 	Status       int     `json:"status"` // as the client got it; 0: it left before
 	Bytes        int64   `json:"bytes"`
@@ -136,6 +137,9 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 		DurationMS:   milliseconds(took),
 		WaitMS:       milliseconds(p.waited),
 	}
+	if p.Reason == Unreachable {
+		d.Cause = p.Cause
+	}
 	if failure != nil {
 		d.Error = failure.Error()
 	}
@@ -167,6 +171,9 @@ func (a *account) write(d *Decision) {
 		Str("reason", string(d.Reason))
 	if d.Rule != "" {
 		line.Str("rule", d.Rule).Int("line", d.Line)
+	}
+	if d.Cause != "" {
+		line.Str("cause", d.Cause)
 	}
 	if d.RobotsSHA256 != "" {
 		line.Str("robots_sha256", d.RobotsSHA256)
