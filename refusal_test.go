@@ -187,6 +187,11 @@ func TestCommandsOfTheOwnPage(t *testing.T) {
 		}
 	}
 
+	all := strings.Replace(snippet("all of them"), "robotsproxy env", program+" env --data-dir "+w.dir, 1)
+	if out, err := w.shell(t.TempDir(), all+"\ncurl --fail --silent "+site.URL+"/products/1"); err != nil || out != "the page /products/1" {
+		t.Errorf("%q: %v\n%s", all, err, out)
+	}
+
 	folder := t.TempDir()
 	download := regexp.MustCompile(`curl -o ca\.pem \S+`).FindString(text)
 	if out, err := w.shell(folder, download); err != nil {
