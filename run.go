@@ -111,7 +111,7 @@ func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 	code, err := supervise(child, signals)
 	closing := p.Close()
 	if err == nil {
-		p.tally.print(cmd.ErrOrStderr(), cfg.Upstream.Parents.Exempt())
+		p.tally.print(cmd.ErrOrStderr(), cfg.Upstream.Parents.Exempt(), p.server.Distrusted())
 	}
 	return exit{code, errors.Join(err, closing)}
 }

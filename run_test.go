@@ -279,6 +279,17 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 	}
 }
 
+// A client that does not trust the CA asks for nothing; the summary says why.
+func TestRunTellsOfDistrust(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, "https", shop(), nil)
+	e := w.errand(nil, "--", "sh", "-c", `curl --silent --cacert /dev/null "$0"; true`, o.URL+"/products/1")
+	e.must(t)
+	if got := e.err.String(); !strings.HasSuffix(got, "it left when it saw the certificate for 127.0.0.1\n") || strings.Contains(got, "asked for nothing") {
+		t.Errorf("the summary is\n%s", got)
+	}
+}
+
 // What the summary quotes of a site is text, not orders for a terminal.
 func TestRunSummarizesWhatSitesWrite(t *testing.T) {
 	w := newWorld(t)

@@ -33,6 +33,9 @@ type cause struct {
 // maxCauses bounds what is remembered: a crawl may meet any number of origins.
 const maxCauses = 10_000
 
+// maxDistrusted is how many hosts are named.
+const maxDistrusted = 5
+
 func newTally() *tally { return &tally{causes: map[cause]int{}} }
 
 // add takes one decision; it is called by many at once.
@@ -77,8 +80,9 @@ func why(d gate.Decision) string {
 }
 
 // print writes a line with the totals, then one for each origin and cause, the most
-// refused first. exempt are the hosts that no_proxy kept away.
-func (t *tally) print(w io.Writer, exempt []string) {
+// refused first. exempt are the hosts that no_proxy kept away, distrusted those that
+// the command did not ask because it does not trust the CA.
+func (t *tally) print(w io.Writer, exempt, distrusted []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	totals := []string{count(t.requests, "request"), fmt.Sprintf("%d refused", t.refused)}
@@ -92,7 +96,12 @@ func (t *tally) print(w io.Writer, exempt []string) {
 		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(exempt, " "))
 	}
 	fmt.Fprintf(w, "robotsproxy: %s\n", strings.Join(totals, ", "))
-	if t.requests == 0 {
+	if n := len(distrusted); n > 0 {
+		if n > maxDistrusted {
+			distrusted = append(distrusted[:maxDistrusted:maxDistrusted], fmt.Sprintf("and %d more", n-maxDistrusted))
+		}
+		fmt.Fprintf(w, "robotsproxy: the command does not trust the proxy's CA, as it seems; it left when it saw the certificate for %s\n", strings.Join(distrusted, " "))
+	} else if t.requests == 0 {
 		fmt.Fprintln(w, "robotsproxy: the command asked for nothing through the proxy; what each client needs: robotsproxy run --help")
 	}
 	for _, c := range t.sorted() {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,6 +83,20 @@ func (d *distrust) tell(t *tunnel) {
 		d.log.Warn().Str("client", client).Str("host", t.origin.Host).
 			Msg("the client left when it saw this proxy's certificate, as one does that does not trust its CA: give it the variables that `robotsproxy env` prints, or let it trust the file that `robotsproxy ca --path` names")
 	}
+}
+
+// Distrusted are the hosts whose certificate a client has left at, as one does that
+// does not trust the CA, in order.
+func (s *Server) Distrusted() []string {
+	s.distrust.mu.Lock()
+	defer s.distrust.mu.Unlock()
+	var hosts []string
+	for pair := range s.distrust.told {
+		_, host, _ := strings.Cut(pair, " ")
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
 func (d *distrust) first(pair string) bool {
