@@ -26,12 +26,13 @@ func TestFleetExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("REDIS_PASSWORD", "open%20sesame")
+	const redis = "rediss://default:open%20sesame@redis.internal:6379/0"
+	t.Setenv("REDIS_URL", redis)
 	c, err := Load(Default(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Cache.Kind != store.Redis || c.Cache.RedisURL != "rediss://default:open%20sesame@redis.internal:6379/0" {
+	if c.Cache.Kind != store.Redis || c.Cache.RedisURL != redis {
 		t.Errorf("got %+v", c.Cache)
 	}
 	if c.HTTPS.Cert != ca.Path() {

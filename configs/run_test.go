@@ -1,0 +1,258 @@
+package configs
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for anything.
+const patience = 20 * time.Second
+
+// place is a setup on this machine: its folders are in one of the test's, and its
+// ports are free ones.
+type place struct {
+	setup
+	t             *testing.T
+	root          string
+	config        string // the configuration's file
+	listen, admin string
+	origins       string // a file with the certificate of https origins
+}
+
+// place writes the setup's files, and what its operator adds to them.
+func (s setup) place(t *testing.T) *place {
+	t.Helper()
+	p := &place{setup: s, t: t, root: t.TempDir(), listen: freePort(t), admin: freePort(t)}
+	p.config = p.path(filepath.Join(s.etc, s.config))
+	for name, text := range s.files {
+		p.write(filepath.Join(s.etc, name), p.moved(text))
+	}
+	if len(s.caFiles) == 0 {
+		return p
+	}
+	made := t.TempDir()
+	if out, err := exec.Command(program, "ca", "--data-dir", made).CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for path, name := range s.caFiles {
+		p.write(filepath.Join(s.etc, path), read(t, filepath.Join(made, name)))
+	}
+	p.write(filepath.Join(s.scraperTrust, "ca.pem"), read(t, filepath.Join(made, "ca.pem")))
+	return p
+}
+
+// path is where a path of the setup is on this machine.
+func (p *place) path(path string) string { return filepath.Join(p.root, filepath.FromSlash(path)) }
+
+// write writes a file, in a folder that everybody may read.
+func (p *place) write(path, text string) {
+	p.t.Helper()
+	must(p.t, os.MkdirAll(filepath.Dir(p.path(path)), 0o755))
+	must(p.t, os.WriteFile(p.path(path), []byte(text), 0o600))
+}
+
+// moved is a text with the setup's folders and addresses as they are on this
+// machine, where the origins have addresses that a fleet does not visit.
+func (p *place) moved(text string) string {
+	var folders []string
+	for _, folder := range []string{p.settings(p.t).DataDir, p.environment["ROBOTSPROXY_DATA_DIR"], p.trust, p.scraperTrust} {
+		if folder != "" {
+			folders = append(folders, regexp.QuoteMeta(folder))
+		}
+	}
+	text = regexp.MustCompile("("+strings.Join(folders, "|")+`)\b`).ReplaceAllStringFunc(text, p.path)
+	return strings.NewReplacer(
+		p.scraper["http_proxy"], "http://"+p.listen,
+		"    - fe80::/10\n    - 127.0.0.0/8\n", "",
+	).Replace(text)
+}
+
+// command is one of the program's, as the proxy's container or service runs it.
+func (p *place) command(args ...string) *exec.Cmd {
+	command := exec.Command(program, args...)
+	command.Env = []string{
+		"ROBOTSPROXY_CONFIG=" + p.config, "ROBOTSPROXY_LISTEN=" + p.listen, "ROBOTSPROXY_ADMIN_LISTEN=" + p.admin,
+		"SSL_CERT_FILE=" + p.origins,
+	}
+	for name, value := range p.environment {
+		command.Env = append(command.Env, name+"="+p.moved(value))
+	}
+	return command
+}
+
+// env is what `robotsproxy env` says for the scraper, with the paths that it sees.
+// One that gets nothing but the CA has it wherever others have a bundle.
+func (p *place) env() map[string]string {
+	p.t.Helper()
+	out, err := p.command("env", "--shell", "dotenv", "--listen", strings.TrimPrefix(p.scraper["http_proxy"], "http://")).Output()
+	must(p.t, err)
+	said := strings.ReplaceAll(string(out), p.root, "")
+	if p.trust == "" {
+		said = strings.NewReplacer(p.environment["ROBOTSPROXY_DATA_DIR"]+"/trust", p.scraperTrust, "ca-bundle.pem", "ca.pem").Replace(said)
+	}
+	return variables(said)
+}
+
+// curl is what a scraper gets that knows nothing but its environment.
+func (p *place) curl(url string) string {
+	p.t.Helper()
+	command := exec.Command("curl", "--silent", "--show-error", "--max-time", "10", url)
+	command.Env = []string{"PATH=" + os.Getenv("PATH")}
+	for name, value := range p.scraper {
+		command.Env = append(command.Env, name+"="+p.moved(value))
+	}
+	out, _ := command.CombinedOutput()
+	return string(out)
+}
+
+// serve starts the proxy, and returns when it is healthy by the setup's own probe.
+func (p *place) serve() *exec.Cmd {
+	p.t.Helper()
+	healthy := func() bool { return exitCode(p.t, p.command(p.health[1:]...).Run()) == 0 }
+	if healthy() {
+		p.t.Fatal("what does not run is healthy")
+	}
+	log := &strings.Builder{}
+	server := p.command("serve")
+	server.Stderr = log
+	must(p.t, server.Start())
+	p.t.Cleanup(func() {
+		server.Process.Kill() // if it has not ended
+		server.Wait()
+		if p.t.Failed() {
+			p.t.Logf("the proxy's log:\n%s", log)
+		}
+	})
+	for deadline := time.Now().Add(patience); !healthy(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatal("the proxy does not become healthy")
+		}
+	}
+	return server
+}
+
+// origin has one page that is private, and one whose end waits for release.
+func origin(t *testing.T, release <-chan struct{}) (plain, secure *httptest.Server) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/robots.txt":
+			io.WriteString(w, "User-agent: *\nDisallow: /private\n")
+		case "/slow":
+			io.WriteString(w, "begin ")
+			w.(http.Flusher).Flush()
+			<-release
+			io.WriteString(w, "end")
+		default:
+			fmt.Fprintf(w, "page %s", r.URL.Path)
+		}
+	})
+	plain, secure = httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	return plain, secure
+}
+
+func TestSetupsWork(t *testing.T) {
+	for _, s := range setups(t) {
+		t.Run(s.name, func(t *testing.T) {
+			release := make(chan struct{})
+			plain, secure := origin(t, release)
+			p := s.place(t)
+			p.write("origins.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
+			p.origins = p.path("origins.pem")
+			server := p.serve()
+
+			for name, path := range trustPaths(s.scraper) {
+				if _, err := os.Stat(p.moved(path)); err != nil || !strings.HasPrefix(path, s.scraperTrust+"/") {
+					t.Errorf("%s names %s, which is not in the folder %s that the scraper sees: %v", name, path, s.scraperTrust, err)
+				}
+			}
+			p.wantNoKeyIn(s.scraperTrust)
+			for _, url := range []string{plain.URL, secure.URL} {
+				if got := p.curl(url + "/open"); got != "page /open" {
+					t.Errorf("%s/open: %s", url, got)
+				}
+				if got := p.curl(url + "/private"); !strings.Contains(got, `"Disallow: /private" on line 2`) {
+					t.Errorf("%s/private: %s", url, got)
+				}
+			}
+			p.wantDrain(server, plain.URL+"/slow", release)
+		})
+	}
+}
+
+// wantNoKeyIn wants a folder without anything that looks like a private key.
+func (p *place) wantNoKeyIn(folder string) {
+	p.t.Helper()
+	files := 0
+	must(p.t, filepath.WalkDir(p.path(folder), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		files++
+		if strings.Contains(read(p.t, path), "PRIVATE KEY") || strings.Contains(entry.Name(), "key") {
+			p.t.Errorf("the scraper can read %s", path)
+		}
+		return nil
+	}))
+	if files == 0 {
+		p.t.Errorf("%s is empty", folder)
+	}
+}
+
+// wantDrain ends the proxy in the middle of a download, which must come whole.
+func (p *place) wantDrain(server *exec.Cmd, url string, release chan struct{}) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	download := exec.CommandContext(ctx, "curl", "--silent", "--no-buffer", "--proxy", "http://"+p.listen, url)
+	out, err := download.StdoutPipe()
+	must(p.t, err)
+	must(p.t, download.Start())
+	begin := make([]byte, len("begin "))
+	if _, err := io.ReadFull(out, begin); err != nil {
+		p.t.Fatal(err)
+	}
+	must(p.t, server.Process.Signal(syscall.SIGTERM))
+	for { // until it has heard
+		conn, err := net.Dial("tcp", p.listen)
+		if err != nil {
+			break
+		}
+		conn.Close()
+		if ctx.Err() != nil {
+			p.t.Fatal("the proxy goes on accepting")
+		}
+	}
+	close(release)
+	if rest, err := io.ReadAll(out); string(begin)+string(rest) != "begin end" {
+		p.t.Errorf("the download brings %q and %q, %v", begin, rest, err)
+	}
+	if err := download.Wait(); err != nil {
+		p.t.Errorf("curl: %v", err)
+	}
+	if code := exitCode(p.t, server.Wait()); code != 0 {
+		p.t.Errorf("the proxy ends with exit code %d", code)
+	}
+}
+
+func freePort(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,150 @@
+package configs
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// unit is a unit's settings, in their order, by key.
+type unit map[string][]string
+
+func parseUnit(text string) unit {
+	u := unit{}
+	for line := range strings.Lines(text) {
+		if key, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(line, "#") {
+			u[key] = append(u[key], value)
+		}
+	}
+	return u
+}
+
+const installed = "/usr/local/bin/robotsproxy"
+
+func systemdSetup(t *testing.T) setup {
+	t.Helper()
+	u := parseUnit(read(t, "systemd/robotsproxy.service"))
+	config := strings.TrimPrefix(u["Environment"][0], "ROBOTSPROXY_CONFIG=")
+	grace, err := time.ParseDuration(u["TimeoutStopSec"][0] + "s")
+	must(t, err)
+	s := setup{
+		name: "systemd", etc: path.Dir(config), config: path.Base(config),
+		files:  map[string]string{path.Base(config): read(t, "systemd/config.yaml")},
+		health: []string{installed, "healthcheck"},
+		grace:  grace,
+	}
+	s.trust = s.settings(t).HTTPS.TrustDir
+	s.scraperTrust = s.trust
+	s.scraper = variables(read(t, "systemd/robotsproxy.env"))
+	return s
+}
+
+// The service's folders are those of its configuration, and of the two clients see
+// one.
+func TestServicesFolders(t *testing.T) {
+	u := parseUnit(read(t, "systemd/robotsproxy.service"))
+	s := systemdSetup(t)
+	for _, want := range []struct{ key, folder string }{
+		{"StateDirectory", strings.TrimPrefix(s.settings(t).DataDir, "/var/lib/")},
+		{"StateDirectoryMode", "0700"},
+		{"RuntimeDirectory", strings.TrimPrefix(s.trust, "/run/")},
+		{"RuntimeDirectoryMode", "0755"},
+		{"ConfigurationDirectory", strings.TrimPrefix(s.etc, "/etc/")},
+		{"DynamicUser", "yes"},
+	} {
+		if !slices.Equal(u[want.key], []string{want.folder}) {
+			t.Errorf("%s is %v, want %q", want.key, u[want.key], want.folder)
+		}
+	}
+	if u["RuntimeDirectoryPreserve"] != nil {
+		t.Error("with DynamicUser=, systemd makes a runtime directory private that it preserves")
+	}
+}
+
+func TestUnitsRunTheProgram(t *testing.T) {
+	u := parseUnit(read(t, "systemd/robotsproxy.service"))
+	p := systemdSetup(t).place(t)
+	expand := strings.NewReplacer("${ROBOTSPROXY_CONFIG}", p.config)
+	reload := strings.Fields(expand.Replace(u["ExecReload"][0]))
+	if out, err := p.command(reload[1:]...).CombinedOutput(); err != nil || reload[0] != installed {
+		t.Errorf("%v: %v:\n%s", reload, err, out)
+	}
+	p.write(filepath.Join(p.etc, p.setup.config), "lisen: 127.0.0.1:80")
+	if code := exitCode(t, p.command(reload[1:]...).Run()); code == 0 {
+		t.Error("a reload of a configuration with mistakes does not fail")
+	}
+	if code := exitCode(t, p.command("serve").Run()); !slices.Equal(u["RestartPreventExitStatus"], []string{"2"}) || code != 2 {
+		t.Errorf("a configuration with mistakes ends the program with %d, which systemd tries again", code)
+	}
+	if !slices.Equal(u["ExecStart"], []string{installed + " serve"}) || !strings.Contains(u["ExecStartPost"][0], installed+" healthcheck") {
+		t.Errorf("it runs %q and %q", u["ExecStart"], u["ExecStartPost"])
+	}
+}
+
+// analyze runs systemd-analyze on the units, with one beside them that has the
+// drop-in. The program is where it has been built.
+func analyze(t *testing.T, verb string, flags ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("this machine has no systemd-analyze; install Debian's package systemd")
+	}
+	dir := t.TempDir()
+	dropIn := filepath.Join(dir, "scraper.service.d")
+	must(t, os.Mkdir(dropIn, 0o755))
+	for name, text := range map[string]string{
+		"robotsproxy.service": strings.ReplaceAll(read(t, "systemd/robotsproxy.service"), installed, program),
+		"scraper.service":     "[Service]\nExecStart=/bin/true\n",
+		"scraper.service.d/robotsproxy.conf": strings.ReplaceAll(read(t, "systemd/scraper.service.d/robotsproxy.conf"),
+			"/etc/robotsproxy/robotsproxy.env", filepath.Join(dir, "robotsproxy.env")),
+		"robotsproxy.env": read(t, "systemd/robotsproxy.env"),
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	args := slices.Concat([]string{verb}, flags, []string{filepath.Join(dir, "robotsproxy.service")})
+	if verb == "verify" {
+		args = append(args, filepath.Join(dir, "scraper.service"))
+	}
+	command := exec.Command("systemd-analyze", args...)
+	command.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %v:\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+func TestUnitsAreValid(t *testing.T) {
+	if out := analyze(t, "verify", "--man=no"); out != "" {
+		t.Errorf("systemd warns:\n%s", out)
+	}
+}
+
+// The exposure is from 0 to 10, by systemd's own measure.
+func TestServiceIsSandboxed(t *testing.T) {
+	analyze(t, "security", "--offline=true", "--threshold=15") // tenths
+}
+
+// A scraper with the drop-in reaches nothing but this machine's loopback, where
+// the proxy is.
+func TestDropInLeavesNoOtherWayOut(t *testing.T) {
+	u := parseUnit(read(t, "systemd/scraper.service.d/robotsproxy.conf"))
+	if !slices.Equal(u["IPAddressDeny"], []string{"any"}) || !slices.Equal(u["IPAddressAllow"], []string{"localhost"}) {
+		t.Errorf("it may reach %v", u["IPAddressAllow"])
+	}
+	for _, key := range []string{"Requires", "After"} {
+		if !slices.Equal(u[key], []string{"robotsproxy.service"}) {
+			t.Errorf("%s is %v", key, u[key])
+		}
+	}
+	if host := systemdSetup(t).scraper["http_proxy"]; host != "http://"+settingsOf(t, read(t, "systemd/config.yaml")).Listen {
+		t.Errorf("the scraper's proxy is %s", host)
+	}
+	if file := u["EnvironmentFile"]; !slices.Equal(file, []string{"/etc/robotsproxy/robotsproxy.env"}) {
+		t.Errorf("its environment is in %v", file)
+	}
+}
