@@ -248,9 +248,14 @@ func TestRunWithoutAReader(t *testing.T) {
 func TestRunCleansUpUnderSignals(t *testing.T) {
 	w := newWorld(t)
 	held := make(chan struct{})
-	o := newOrigin(t, "http", shop(), func(http.ResponseWriter, *http.Request) { <-held })
+	asked := filepath.Join(t.TempDir(), "asked")
+	o := newOrigin(t, "http", shop(), func(http.ResponseWriter, *http.Request) {
+		os.WriteFile(asked, nil, 0o600) // the command waits for it
+		<-held
+	})
 	t.Cleanup(func() { close(held) })
-	e := w.errand(nil, "--", "sh", "-c", `curl --silent --max-time 20 "$0" >/dev/null 2>&1 & sleep 0.5; echo over; exit 5`, o.URL+"/products/1")
+	e := w.errand(nil, "--", "sh", "-c", `curl --silent --max-time 20 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
+		o.URL+"/products/1", asked)
 	out := &logLines{}
 	e.Stdout = out
 	must(t, e.Start())
