@@ -152,11 +152,18 @@ func ended(err error) error {
 	return err
 }
 
+// moment is how long a tunnel in which nothing has been asked may go on at the end.
+const moment = 250 * time.Millisecond
+
 // Shutdown stops accepting and lets the requests in flight end. When ctx ends
 // first, what is left is broken off and the context's error returned. All of it has
 // been counted and logged then, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.unread.closeAll()
+	select { // clients that have left already are seen to do so, and why
+	case <-s.unread.drained():
+	case <-time.After(moment):
+		s.unread.closeAll()
+	}
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Shutdown(ctx) }()
 	err := s.outer.Shutdown(ctx)
