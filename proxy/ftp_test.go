@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/robots/policy"
 )
 
 // ftpServer is a real one, with files of its own.
@@ -275,7 +277,10 @@ func TestFTPEndsWithItsClient(t *testing.T) {
 	s.put("big", "")
 	must(t, os.Truncate(filepath.Join(s.root, "big"), 1<<30))
 	s.put("small", "small")
-	w := newWorld(t)
+	all := &policy.Policy{Outcome: policy.Unavailable, AllowAll: true}
+	w := newWorld(t, func(set *settings) {
+		set.policies = policiesFunc(func(context.Context) (*policy.Policy, error) { return all, nil })
+	})
 	const pause = 100 * time.Millisecond // the server counts those that it turns away until they have gone
 	until := func(status int) {
 		t.Helper()
@@ -288,7 +293,7 @@ func TestFTPEndsWithItsClient(t *testing.T) {
 		}
 		t.Errorf("the server never answered %d", status)
 	}
-	until(200) // its robots.txt is known now
+	until(200)
 	var c *rawConn
 	for status := 0; status != 200; { // the server may not have seen the last one go
 		c = w.dial()

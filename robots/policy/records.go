@@ -24,9 +24,10 @@ type records struct {
 	log   zerolog.Logger
 	// pending has what the store does not have yet. Without it an origin whose
 	// policy memory does not take would be fetched for every request.
-	pending *store.Memory
-	writing chan struct{} // has a value while the store gets, or forgets, what is pending
-	failing atomic.Bool
+	pending  *store.Memory
+	writing  chan struct{} // has a value while the store gets, or forgets, what is pending
+	failing  atomic.Bool   // as the log has it
+	failures atomic.Int64  // so far
 
 	ctx     context.Context // ends writing
 	cancel  context.CancelFunc
@@ -182,11 +183,14 @@ func (r *records) keepOldest() (found, kept bool) {
 
 // keep writes a record that is pending, and reports whether that worked.
 func (r *records) keep(ctx context.Context, rec store.Record) bool {
+	before := r.failures.Load()
 	if err := r.store.Put(ctx, rec); err != nil {
 		r.failed(ctx, err)
 		return false
 	}
-	if r.failing.Swap(false) { // a full disk can be read: only this says that it is full no more
+	// A full disk can be read: only this says that it is full no more. What began before
+	// the last failure says nothing.
+	if r.failures.Load() == before && r.failing.Swap(false) {
 		r.log.Info().Msg("policies can be kept again")
 	}
 	r.pending.Remove(rec)
@@ -199,6 +203,7 @@ func (r *records) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // then it is no error of the store
 	}
+	r.failures.Add(1)
 	if !r.failing.Swap(true) {
 		r.log.Error().Err(err).Msg("policies cannot be kept; going on with those in memory and fetching the others")
 	}

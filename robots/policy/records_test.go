@@ -42,6 +42,28 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// What began before a failure, and worked, does not say that it is over.
+func TestLateSuccessIsNoRecovery(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		broken := w.breakStore()
+		w.store = lockedStore{broken, 4 * time.Second}
+		w.site.takes = 0
+		w.start()
+		w.keeper.Policy(t.Context(), someOrigin(0), Sender{})
+		time.Sleep(time.Second) // it is being written
+		broken.unreadable.Store(true)
+		w.keeper.Policy(t.Context(), someOrigin(1), Sender{})
+		time.Sleep(4 * time.Second)
+		if n, m := w.logged("disk on fire"), w.logged("can be kept again"); n != 1 || m != 0 {
+			t.Errorf("logged %d and %d times:\n%s", n, m, w.log)
+		}
+		time.Sleep(time.Minute) // the other has been written
+		if n := w.logged("can be kept again"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, w.log)
+		}
+	})
+}
+
 // A full disk can be read, and what could not be written is written later.
 func TestFullDisk(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -198,7 +220,7 @@ func TestCloseIsNoFailureOfTheStore(t *testing.T) {
 		go w.keeper.Policy(context.Background(), exampleOrg, Sender{UserAgent: "ExampleBot"})
 		synctest.Wait()
 		w.keeper.Close()
-		if w.log.Len() > 0 {
+		if w.log.String() != "" {
 			t.Errorf("logged %s", w.log)
 		}
 	})

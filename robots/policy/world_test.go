@@ -84,7 +84,7 @@ type world struct {
 	site    *site
 	setup   Setup
 	dataDir string
-	log     *bytes.Buffer // to be read when nothing runs
+	log     *logText
 	store   store.Store
 	keeper  *Keeper
 }
@@ -92,11 +92,11 @@ type world struct {
 // inWorld runs a test in a bubble, where time passes when everyone waits.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dataDir: t.TempDir(), log: new(bytes.Buffer), site: &site{takes: time.Second}}
+		w := &world{t: t, dataDir: t.TempDir(), log: new(logText), site: &site{takes: time.Second}}
 		w.site.answers(200, someRules)
 		w.setup = Setup{
 			Options: Defaults(), Memory: 1 << 20, Transport: w.site, UserAgent: "robotsproxy/1.0",
-			Log: zerolog.New(zerolog.SyncWriter(w.log)), Random: func() float64 { return 0.5 },
+			Log: zerolog.New(w.log), Random: func() float64 { return 0.5 },
 		}
 		defer func() {
 			if w.keeper != nil {
@@ -136,6 +136,24 @@ func (w *world) stop() {
 // someOrigin is one of many.
 func someOrigin(i int) robots.Origin {
 	return robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
+}
+
+// logText is what a keeper writes, and a test may read at any time.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // logged returns how often the log says this.
