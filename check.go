@@ -119,14 +119,14 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 		rules.Overrides = nil // the file is what shall be judged by
 		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin) (*policy.Policy, error) {
 			return given, nil
-		}), zerolog.Nop(), nil)
+		}), nil, zerolog.Nop(), nil)
 		return g, closer(func() {}), err
 	}
 	h, err := openHouse(cmd.Context(), cfg, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := gate.New(rules, livePolicies(h.keeper, flags.fresh), h.log, nil)
+	g, err := gate.New(rules, livePolicies(h.keeper, flags.fresh), nil, h.log, nil)
 	return g, h, err
 }
 

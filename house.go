@@ -14,6 +14,7 @@ import (
 	"robotsproxy/config"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -25,6 +26,7 @@ type house struct {
 	metrics   *prometheus.Registry
 	transport *proxy.Transport
 	keeper    *policy.Keeper
+	pacer     *pace.Pacer // of the server; nil before openServer
 
 	closers []io.Closer // closed in reverse
 }
@@ -81,7 +83,12 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 // openServer makes the proxy that cfg describes. It is the caller's to shut down,
 // before the house.
 func (h *house) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy.Server, error) {
-	g, err := gate.New(cfg.Rules(), h.keeper, h.log, h.metrics)
+	var err error
+	if h.pacer, err = pace.New(cfg.Pace, cfg.Cache.SharedAt(), h.log, h.metrics); err != nil {
+		return nil, nil, err
+	}
+	h.closers = append(h.closers, h.pacer)
+	g, err := gate.New(cfg.Rules(), h.keeper, h.pacer, h.log, h.metrics)
 	if err != nil {
 		return nil, nil, err
 	}

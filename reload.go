@@ -14,6 +14,7 @@ import (
 	"robotsproxy/config"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/robots/policy"
 )
 
@@ -23,6 +24,7 @@ type reloader struct {
 	load   func() (config.Config, error)
 	log    zerolog.Logger
 	gate   *gate.Gate
+	pacer  *pace.Pacer
 	keeper *policy.Keeper
 	server *proxy.Server
 
@@ -66,6 +68,7 @@ func (r *reloader) apply() error {
 		return err
 	}
 	r.keeper.SetOptions(cfg.Robots)
+	r.pacer.SetOptions(cfg.Pace)
 	zerolog.SetGlobalLevel(level)
 	r.current = cfg
 	return nil

@@ -154,6 +154,10 @@ func TestReloadTakesEffect(t *testing.T) {
 			return fmt.Sprint(r.status)
 		}
 	}
+	paced := func(w *world) string {
+		w.curl(site.URL + "/products/1")
+		return fmt.Sprint(w.curl(site.URL + "/products/1").status)
+	}
 	logs := func(w *world) string {
 		before := w.log.String()
 		w.curl(site.URL + "/products/1")
@@ -181,6 +185,7 @@ func TestReloadTakesEffect(t *testing.T) {
 		{"clients: {allow: [10.0.0.0/8]}", asks(site.URL + "/products/1"), "200", "403"},
 		{"clients: {htpasswd: " + users + "}", asks(site.URL + "/products/1"), "200", "407"},
 		{"clients: {htpasswd: " + users + "}", asks(site.URL+"/products/1", "-U", "bot:secret"), "200", "200"},
+		{"pace: {default_delay: 1h, max_wait: 1s}", paced, "200", "429"},
 		{"log: {level: error}", logs, "2", "0"},
 		{"log: {decisions: none}", logs, "2", "0"},
 		{"log: {decisions: refused}", logs, "2", "1"},

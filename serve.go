@@ -76,7 +76,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	if err != nil {
 		return err
 	}
-	reloader := &reloader{load: load, log: h.log, gate: g, keeper: h.keeper, server: server, started: cfg, current: cfg}
+	reloader := &reloader{load: load, log: h.log, gate: g, pacer: h.pacer, keeper: h.keeper, server: server, started: cfg, current: cfg}
 	reloader.onHangup(ctx)
 	var ready atomic.Bool
 	adminServer := &http.Server{

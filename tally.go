@@ -43,7 +43,7 @@ func (t *tally) add(d gate.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests++
-	if d.Judgment == gate.Allowed {
+	if d.Judgment == gate.Allowed && !d.Refused {
 		if d.Error != "" {
 			t.failed++
 		}
@@ -65,6 +65,8 @@ func (t *tally) add(d gate.Decision) {
 // why says in a few words what refused a request.
 func why(d gate.Decision) string {
 	switch {
+	case d.Judgment == gate.Allowed:
+		return "its turn would have come after pace.max_wait"
 	case d.Rule != "":
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
 	case d.Reason == gate.Unreachable:

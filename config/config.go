@@ -18,6 +18,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -37,6 +38,7 @@ type Config struct {
 	Robots          policy.Options    `yaml:"robots"`
 	Overrides       []gate.Override   `yaml:"overrides"`
 	Cache           Cache             `yaml:"cache"`
+	Pace            pace.Options      `yaml:"pace"`
 	Upstream        proxy.Upstream    `yaml:"upstream"`
 	Limits          proxy.Limits      `yaml:"limits"`
 }
@@ -54,6 +56,14 @@ func (h HTTPS) Validate() error { return h.Options.Validate() }
 type Cache struct {
 	Memory        int64 `yaml:"memory,size"`
 	store.Options `yaml:",inline"`
+}
+
+// SharedAt is the address of the Redis that a fleet shares; "" if there is none.
+func (c Cache) SharedAt() string {
+	if c.Kind != store.Redis {
+		return ""
+	}
+	return c.RedisURL
 }
 
 // Validate says what is wrong with the cache, and the mend.
@@ -83,6 +93,7 @@ func Default() Config {
 		DefaultIdentity: identity.Default(),
 		Robots:          policy.Defaults(),
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},
+		Pace:            pace.Defaults(),
 		Upstream:        proxy.DefaultUpstream(),
 		Limits:          proxy.DefaultLimits(),
 	}

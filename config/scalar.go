@@ -23,6 +23,10 @@ type scalar struct {
 func setScalar(v reflect.Value, option string, s scalar) error {
 	switch target := v.Addr().Interface().(type) {
 	case *time.Duration:
+		if option == "zero" && isZero(s.text) {
+			*target = 0
+			return nil
+		}
 		return set(target, s.text, parseDuration)
 	case *netip.Prefix:
 		return set(target, s.text, parsePrefix)
@@ -88,6 +92,12 @@ func expand(s string) (string, error) {
 		return "", errors.New(strings.Join(errs, ", and "))
 	}
 	return out.String(), nil
+}
+
+// isZero reports whether text is the duration that only some keys may have.
+func isZero(text string) bool {
+	d, err := time.ParseDuration(text)
+	return err == nil && d == 0
 }
 
 // parseDuration reads a duration of Go that may begin with days, as in

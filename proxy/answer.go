@@ -49,6 +49,19 @@ func refusal(v *gate.Verdict, now time.Time) answer {
 	return a
 }
 
+// tooMany tells a client that its turn at an origin comes too late.
+func tooMany(v *gate.Verdict, wait time.Duration, why error) answer {
+	seconds := int(math.Ceil(wait.Seconds()))
+	return answer{
+		status:  http.StatusTooManyRequests,
+		kind:    "http_request_denied",
+		details: "pace at " + v.Origin + ": " + why.Error(),
+		advice:  "Retry-After says when to ask again. Fewer requests at once would not be refused.",
+		verdict: v,
+		header:  http.Header{"Retry-After": {strconv.Itoa(max(seconds, 1))}},
+	}
+}
+
 // response gives an answer the form that goproxy takes, in the format that the
 // request accepts.
 func (s *Server) response(r *http.Request, a answer) *http.Response {

@@ -39,7 +39,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
 		policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
-		g, err := gate.New(gate.Rules{}, policies, zerolog.New(io.Discard), nil)
+		g, err := gate.New(gate.Rules{}, policies, nil, zerolog.New(io.Discard), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -117,6 +117,10 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 		return r, s.response(r, s.loop())
 	}
 	passage, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
+	if err != nil && passage.Admits() { // the client has left while it waited for its turn
+		x.passage, x.failed = passage, err
+		panic(http.ErrAbortHandler)
+	}
 	if err != nil { // the client has left, or the proxy is being stopped
 		return r, s.response(r, answer{status: http.StatusServiceUnavailable, kind: "proxy_internal_error", details: err.Error()})
 	}
@@ -152,6 +156,9 @@ func (s *Server) loop() answer {
 // refuse answers what the gate does not let through. An error says that the origin
 // is one that this proxy does not go to, which is no fault of the origin's.
 func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
+	if wait, why := p.Late(); why != nil {
+		return tooMany(&p.Verdict, wait, why), nil
+	}
 	if p.Reason == gate.Unreachable {
 		if err := s.transport.Forbids(r.Context(), p.Target.Origin); err != nil {
 			return failure(err), err
@@ -193,6 +200,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		resp.Body.Close()
 		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})
 	}
+	x.passage.Answered(resp.StatusCode, resp.Header)
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	stripHopByHop(resp.Header, switched)
 	if !switched {

@@ -55,7 +55,12 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robot
 		return true
 	case passage == nil:
 		return false
-	case !passage.Admits():
+	}
+	if err := passage.Wait(r.Context()); err != nil { // the client has left
+		passage.Done(0, 0, err)
+		return true
+	}
+	if !passage.Admits() {
 		a, err := s.refuse(r, passage)
 		s.answer(w, r, a)
 		passage.Done(a.status, 0, err)
@@ -71,7 +76,9 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robot
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		up.Close()
-		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
+		a := badRequest(http.StatusBadRequest, "this connection cannot become a tunnel")
+		s.answer(w, r, a)
+		passage.Done(a.status, 0, err)
 		return true
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())

@@ -28,6 +28,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -93,7 +94,9 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	}
 	w.ca, err = certs.Open(certs.Options{}, dir)
 	must(t, err)
-	g, err := gate.New(set.rules, set.policies, log, w.metrics)
+	pacer, err := pace.New(pace.Defaults(), "", log, w.metrics)
+	must(t, err)
+	g, err := gate.New(set.rules, set.policies, pacer, log, w.metrics)
 	must(t, err)
 	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
 	must(t, w.server.Admit(set.clients, set.tunnels))

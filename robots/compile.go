@@ -63,7 +63,7 @@ func (f *File) conclude() {
 		if g.extent != f.extent {
 			f.extent = Part
 		}
-		f.delays = f.delays || g.delayed
+		f.delays = f.delays || g.StatesDelay()
 	}
 }
 
@@ -79,6 +79,7 @@ func (p *parser) conclude(g *Group) {
 		if s.delayed && !g.delayed {
 			g.delay, g.delayed = s.delay, true
 		}
+		g.rates = addRates(g.rates, s.rates...)
 		if s.blank.Line != 0 {
 			g.blank = firstBlank(g.blank, s.blank)
 		}
@@ -114,7 +115,7 @@ func (x *index) size() int64 {
 
 // size counts twice the name and the pointer, for the entry in the file's map.
 func (g *Group) size() int64 {
-	return sizeOf[Group](1) + 2*sizeOf[string](1) + int64(len(g.name)) + sizeOf[*index](2+cap(g.indexes))
+	return sizeOf[Group](1) + 2*sizeOf[string](1) + int64(len(g.name)) + sizeOf[*index](2+cap(g.indexes)) + sizeOf[rate](cap(g.rates))
 }
 
 func sizeOf[T any](n int) int64 {

@@ -238,7 +238,7 @@ func (r *row) checkCrawlDelay(t *testing.T) {
 	var delay time.Duration
 	stated := false
 	if group, _ := r.file().Group(r.Agents); group != nil {
-		delay, stated = group.CrawlDelay()
+		delay, stated = group.Delay(0)
 	}
 	same := stated == (want != nil) && (!stated || delay == time.Duration(*want*float64(time.Second)))
 	compare(t, exceptions[r.ID], same, delay, string(r.CrawlDelay))

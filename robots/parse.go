@@ -80,11 +80,12 @@ const (
 	disallow
 	sitemap
 	crawlDelay
+	requestRate
 )
 
 // fields are the spellings that are taken for each field; a longer name that
 // begins so is taken too. They are those of Google's parser and, in the same
-// spirit, of Crawl-delay, which it doesn't know.
+// spirit, of Crawl-delay and Request-rate, which it doesn't know.
 var fields = []struct {
 	prefix string
 	field  field
@@ -99,6 +100,9 @@ var fields = []struct {
 	{"crawl-delay", crawlDelay},
 	{"crawldelay", crawlDelay},
 	{"crawl delay", crawlDelay},
+	{"request-rate", requestRate},
+	{"requestrate", requestRate},
+	{"request rate", requestRate},
 	{"dissallow", disallow},
 	{"dissalow", disallow},
 	{"disalow", disallow},
@@ -134,6 +138,7 @@ type section struct {
 	first   int32 // of its rules, among all
 	delay   time.Duration
 	delayed bool
+	rates   []rate
 	blank   Rule // see Group.Blank
 }
 
@@ -179,6 +184,14 @@ func (p *parser) line(number int, line string) {
 		if !s.delayed {
 			s.delay, s.delayed = parseDelay(value)
 		}
+	case requestRate:
+		if len(p.sections) == 0 {
+			return
+		}
+		if r, ok := parseRate(value); ok {
+			s := &p.sections[len(p.sections)-1]
+			s.rates = addRates(s.rates, r)
+		}
 	}
 }
 
@@ -223,15 +236,23 @@ func (p *parser) address(name string) {
 
 // parseDelay reads a number of seconds.
 func parseDelay(s string) (time.Duration, bool) {
+	n, ok := parseNumber(s)
+	return seconds(n), ok
+}
+
+// parseNumber reads a decimal number. One that is too large counts as the largest.
+func parseNumber(s string) (float64, bool) {
 	if strings.Trim(s, "0123456789.") != "" {
 		return 0, false // ParseFloat would take a sign, an exponent, NaN
 	}
-	seconds, err := strconv.ParseFloat(s, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, false
-	}
-	const most = 1 << 30 // seconds, 34 years; a Duration holds nine times that
-	return time.Duration(min(seconds, most) * float64(time.Second)), true
+	n, err := strconv.ParseFloat(s, 64)
+	return min(n, 1<<53), err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+// seconds makes a duration of n, or the longest that a file may state.
+func seconds(n float64) time.Duration {
+	const most = 1 << 30 // 34 years; a Duration holds nine times that
+	return time.Duration(min(n, most) * float64(time.Second))
 }
 
 // trimSpace is strings.TrimSpace for ASCII: U+0085 and U+00A0 are text here.

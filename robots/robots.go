@@ -28,7 +28,8 @@ func (f *File) Size() int64 { return f.size }
 // bots, whether it names them or not: Everything and Nothing hold for all.
 func (f *File) Extent() Extent { return f.extent }
 
-// StatesDelay reports whether any group states a Crawl-delay.
+// StatesDelay reports whether any group states a delay, be it of zero or for some
+// hours alone.
 func (f *File) StatesDelay() bool { return f.delays }
 
 // Group finds the group that rules a bot of these product tokens, most specific
@@ -67,6 +68,7 @@ type Group struct {
 	extent   Extent
 	delay    time.Duration
 	delayed  bool
+	rates    []rate
 	blank    Rule // its Line is 0 if there is none
 }
 
@@ -74,8 +76,25 @@ type Group struct {
 // for everyone.
 func (g *Group) Name() string { return g.name }
 
-// CrawlDelay is the first delay that the group states; false if it states none.
-func (g *Group) CrawlDelay() (time.Duration, bool) { return g.delay, g.delayed }
+// Delay is how far apart the group wants the starts of requests at a time of day,
+// given as the time since midnight in UTC: the first Crawl-delay that it states or,
+// where it states none, that of its first Request-rate for that time. False if it
+// states neither.
+func (g *Group) Delay(at time.Duration) (time.Duration, bool) {
+	if g.delayed {
+		return g.delay, true
+	}
+	for _, r := range g.rates {
+		if r.holds(at) {
+			return r.delay, true
+		}
+	}
+	return 0, false
+}
+
+// StatesDelay reports whether the group states a delay, be it of zero or for some
+// hours alone.
+func (g *Group) StatesDelay() bool { return g.delayed || len(g.rates) > 0 }
 
 // Extent says whether the group's rules make any difference between paths.
 func (g *Group) Extent() Extent { return g.extent }

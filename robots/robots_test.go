@@ -82,7 +82,7 @@ func TestCrawlDelay(t *testing.T) {
 		"": -1, "-1": -1, "+1": -1, "1e3": -1, "0x10": -1, "NaN": -1, "inf": -1, "1s": -1, "1 s": -1, "1,5": -1, "1.2.3": -1, ".": -1, "ten": -1,
 	} {
 		group, _ := Parse([]byte("User-agent: *\nCrawl-delay: " + value)).Group(nil)
-		if got, ok := group.CrawlDelay(); ok != (want >= 0) || ok && got != want {
+		if got, ok := group.Delay(0); ok != (want >= 0) || ok && got != want {
 			t.Errorf("%q: %v, %v; want %v", value, got, ok, want)
 		}
 	}
@@ -141,7 +141,7 @@ func TestFirstCrawlDelayOfTheGroup(t *testing.T) {
 		"User-agent: b\nDisallow: /\nUser-agent: a\nUser-agent: b\nCrawl delay: 5\nUser-agent: *\nAllow: /\n"))
 	for name, want := range map[string]time.Duration{"a": 2 * time.Second, "b": 5 * time.Second, "c": 5 * time.Second} {
 		group, _ := file.Group([]string{name})
-		if got, ok := group.CrawlDelay(); !ok || got != want {
+		if got, ok := group.Delay(0); !ok || got != want {
 			t.Errorf("%s: %v, %v; want %v", name, got, ok, want)
 		}
 	}

@@ -45,7 +45,7 @@ type Decision struct {
 	Origin       string     `json:"origin"`
 	Judgment     `json:"verdict"`
 	Reason       `json:"reason"`
-	Refused      bool    `json:"refused"` // not so in mode report, where a disallowed request is let through
+	Refused      bool    `json:"refused"` // also one whose turn would have come too late; not what is only reported
 	Rule         string  `json:"rule,omitempty"`
 	Line         int     `json:"line,omitempty"`
 	Cause        string  `json:"cause,omitempty"` // why the robots.txt is unreachable, where that is the reason
@@ -112,6 +112,7 @@ func (a *account) change(watchers func([]*watcher) []*watcher) {
 // got it, failure says why the origin gave none or only a part; nil if it gave
 // all.
 func (p *Passage) Done(status int, bytes int64, failure error) {
+	p.place.Leave()
 	a := p.gate.account
 	now := p.gate.now()
 	took := now.Sub(p.asked)
@@ -140,6 +141,9 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 	if p.Reason == Unreachable {
 		d.Cause = p.Cause
 	}
+	if failure == nil && p.late != nil {
+		failure = p.late
+	}
 	if failure != nil {
 		d.Error = failure.Error()
 	}
@@ -152,7 +156,7 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 	case NoDecisions:
 		return
 	case RefusedDecisions:
-		if p.Judgment == Allowed {
+		if p.Judgment == Allowed && !d.Refused {
 			return
 		}
 	}

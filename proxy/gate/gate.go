@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 )
@@ -59,18 +60,20 @@ type Policies interface {
 type Gate struct {
 	rules    atomic.Pointer[Rules]
 	policies Policies
+	pacer    *pace.Pacer // nil: nothing is paced
 	account  *account
 	now      func() time.Time
 }
 
-// New makes a gate. It reads the files that the rules name, writes decisions to
-// log and registers its metrics with metrics; nil leaves them unregistered.
-func New(rules Rules, policies Policies, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
+// New makes a gate. It reads the files that the rules name, has requests take their
+// turns by pacer (nil: they need not), writes decisions to log and registers its
+// metrics with metrics; nil leaves them unregistered.
+func New(rules Rules, policies Policies, pacer *pace.Pacer, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
 	loaded, err := rules.load()
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{policies: policies, account: newAccount(log, metrics), now: time.Now}
+	g := &Gate{policies: policies, pacer: pacer, account: newAccount(log, metrics), now: time.Now}
 	g.rules.Store(loaded)
 	return g, nil
 }
@@ -123,6 +126,7 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *ide
 		Judgment:  Disallowed,
 		RobotsURL: ask.Target.Origin.RobotsURL(),
 		mode:      id.Mode,
+		at:        time.Duration(g.now().Unix()%86400) * time.Second,
 	}
 	if o := rules.overrideOf(v.Origin); o != nil {
 		v.override(o, tokens, ask.Target)
@@ -180,8 +184,10 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 	if token != "*" {
 		v.Agent = token
 	}
-	if delay, stated := group.CrawlDelay(); stated {
+	v.group = group
+	if delay, stated := group.Delay(v.at); stated {
 		seconds := delay.Seconds()
+		v.delay = delay
 		v.CrawlDelay = &seconds
 	}
 	rule := group.Match(path)
@@ -217,15 +223,20 @@ type Passage struct {
 	gate   *Gate
 	asked  time.Time
 	waited time.Duration
+	late   *pace.Late // set if its turn would come too late
+	place  pace.Place
 }
 
 // Admit judges a client's request and keeps it until it may go on. The caller
 // calls Done once when the request has ended, whatever the verdict. An error
-// means that the client left before.
+// means that the client left before: it was not judged or, where the passage admits
+// it, it waited for its turn. Then too Done may be called.
 func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
 	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
 	var err error
 	p.Verdict, p.Bot, err = g.decide(ctx, p.rules, ask)
-	p.waited = g.now().Sub(p.asked)
+	if err == nil {
+		err = p.Wait(ctx)
+	}
 	return p, err
 }

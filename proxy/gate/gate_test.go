@@ -126,7 +126,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func ask(t *testing.T, url, userAgent string, agents ...string) gate.Ask {
+func ask(t testing.TB, url, userAgent string, agents ...string) gate.Ask {
 	t.Helper()
 	target, err := robots.ParseTarget(url)
 	if err != nil {
@@ -138,7 +138,7 @@ func ask(t *testing.T, url, userAgent string, agents ...string) gate.Ask {
 
 func newGate(t *testing.T, rules gate.Rules, policies gate.Policies, log zerolog.Logger, metrics prometheus.Registerer) *gate.Gate {
 	t.Helper()
-	g, err := gate.New(rules, policies, log, metrics)
+	g, err := gate.New(rules, policies, nil, log, metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

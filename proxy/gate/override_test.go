@@ -68,7 +68,7 @@ func TestOverrides(t *testing.T) {
 
 func TestOverrideWhoseFileIsGone(t *testing.T) {
 	rules := gate.Rules{Overrides: []gate.Override{override(t, "https://example.com", "", filepath.Join(t.TempDir(), "none"))}}
-	if _, err := gate.New(rules, &known{}, zerolog.Nop(), nil); err == nil || !strings.Contains(err.Error(), "robots_file") {
+	if _, err := gate.New(rules, &known{}, nil, zerolog.Nop(), nil); err == nil || !strings.Contains(err.Error(), "robots_file") {
 		t.Errorf("error %v", err)
 	}
 }

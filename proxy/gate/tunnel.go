@@ -10,7 +10,8 @@ import (
 // AdmitTunnel judges a CONNECT to the origin of ask.Target: all that may be asked
 // for in the tunnel. Like Admit, but for tunnels that are never read: where
 // robots.txt allows only a part of the site, mixed is the verdict. The bot is who
-// the CONNECT says.
+// the CONNECT says. It does not wait: the caller does, by Wait, before the tunnel is
+// opened.
 func (g *Gate) AdmitTunnel(ctx context.Context, ask Ask, mixed Judgment) (*Passage, error) {
 	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
 	var (
@@ -27,7 +28,7 @@ func (g *Gate) AdmitTunnel(ctx context.Context, ask Ask, mixed Judgment) (*Passa
 
 // AdmitUnread is AdmitTunnel for tunnels that are read only where that makes a
 // difference: nil means that this one must be. It must be where the path decides,
-// where headers are rewritten or requests paced, and where the bots inside may
+// where headers are rewritten, where requests are spaced or counted, and where the bots inside may
 // fare differently: what a CONNECT says of itself is not trusted for that.
 func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
@@ -50,7 +51,7 @@ func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 	}
 	switch {
 	case extent == robots.Part,
-		p.CrawlDelay != nil && *p.CrawlDelay > 0,
+		p.Admits() && p.paced(certain),
 		is((*identity.Identity).Rewrites),
 		!certain && is(func(id *identity.Identity) bool { return id.Mode != "" && id.Mode != identity.Enforce }):
 		return nil, nil
@@ -74,15 +75,11 @@ func (g *Gate) decideTunnel(ctx context.Context, rules *Rules, ask Ask, certain 
 		}
 		return v, id, robots.Nothing, nil
 	}
-	if !certain {
-		if file.StatesDelay() {
-			return v, id, robots.Part, nil
-		}
+	switch {
+	case !certain:
 		return v, id, file.Extent(), nil
-	}
-	group, _ := file.Group(ask.tokens(id))
-	if group == nil {
+	case v.group == nil:
 		return v, id, robots.Everything, nil
 	}
-	return v, id, group.Extent(), nil
+	return v, id, v.group.Extent(), nil
 }

@@ -39,8 +39,11 @@ type Verdict struct {
 	NextTry time.Time `json:"-"`
 
 	mode   identity.Mode
-	file   *robots.File // whose rules decided; nil if none had a part in it
-	source string       // the operator's file that was read instead of the live one
+	at     time.Duration // the time of the day in UTC when it was judged
+	delay  time.Duration // that the group states
+	group  *robots.Group // nil if none rules
+	file   *robots.File  // whose rules decided; nil if none had a part in it
+	source string        // the operator's file that was read instead of the live one
 }
 
 // Judgment is the verdict in one word.

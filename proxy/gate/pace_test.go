@@ -1,0 +1,249 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/pace"
+	"robotsproxy/robots/policy"
+)
+
+// newPacedGate makes a gate with a pacer of the defaults but for what change changes.
+func newPacedGate(t testing.TB, rules gate.Rules, p *policy.Policy, log zerolog.Logger, change func(*pace.Options)) *gate.Gate {
+	t.Helper()
+	opts := pace.Defaults()
+	if change != nil {
+		change(&opts)
+	}
+	pacer, err := pace.New(opts, "", zerolog.Nop(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gate.New(rules, &known{policy: p}, pacer, log, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// waits says how long each of some requests, one after the other, is kept.
+func waits(t *testing.T, g *gate.Gate, urls ...string) []time.Duration {
+	t.Helper()
+	var all []time.Duration
+	for _, url := range urls {
+		begun := time.Now()
+		p, err := g.Admit(context.Background(), ask(t, url, "ExampleBot/1.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, time.Since(begun))
+		p.Done(200, 0, nil)
+	}
+	return all
+}
+
+func TestWhatIsPaced(t *testing.T) {
+	const second = time.Second
+	page, hidden, robotsTxt := "https://example.com/", "https://example.com/private/a", "https://example.com/robots.txt"
+	mode := func(m identity.Mode) gate.Rules {
+		return gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: m}}}
+	}
+	word := func(w gate.Word) gate.Rules {
+		var o gate.Override
+		if err := o.Origin.UnmarshalText([]byte("https://example.com")); err != nil {
+			t.Fatal(err)
+		}
+		o.Verdict = w
+		return gate.Rules{Overrides: []gate.Override{o}}
+	}
+	byDefault := func(o *pace.Options) { o.DefaultDelay = 3 * second }
+	for name, test := range map[string]struct {
+		rules  gate.Rules
+		policy *policy.Policy
+		change func(*pace.Options)
+		urls   []string
+		want   []time.Duration
+	}{
+		"a delay":                   {policy: rules(site), urls: []string{page, page, page}, want: []time.Duration{0, 2500 * time.Millisecond, 2500 * time.Millisecond}},
+		"what is refused":           {policy: rules(site), urls: []string{hidden, page, hidden, hidden}, want: []time.Duration{0, 0, 0, 0}},
+		"robots.txt":                {policy: rules(site), change: byDefault, urls: []string{robotsTxt, page, robotsTxt, robotsTxt}, want: []time.Duration{0, 0, 0, 0}},
+		"no delay":                  {policy: rules("User-agent: *\nDisallow:"), urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"a rate":                    {policy: rules("User-agent: *\nRequest-rate: 1/4s"), urls: []string{page, page}, want: []time.Duration{0, 4 * second}},
+		"a rate for some hours":     {policy: rules("User-agent: *\nRequest-rate: 1/4s 0001-2400"), urls: []string{page, page}, want: []time.Duration{0, 0}}, // a bubble's clock begins at midnight
+		"the default":               {policy: rules("User-agent: *\nDisallow:"), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 3 * second}},
+		"no robots.txt":             {policy: &policy.Policy{Outcome: policy.Unavailable, AllowAll: true}, change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 3 * second}},
+		"zero beats the default":    {policy: rules("User-agent: *\nCrawl-delay: 0"), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"mode report":               {rules: mode(identity.Report), policy: rules(site), urls: []string{hidden, page}, want: []time.Duration{0, 2500 * time.Millisecond}},
+		"mode off":                  {rules: mode(identity.Off), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"the operator's allow":      {rules: word(gate.Allow), policy: rules(site), urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"the operator's own delay":  {rules: word(gate.Allow), policy: rules(site), change: byDefault, urls: []string{page, page, robotsTxt}, want: []time.Duration{0, 3 * second, 0}},
+		"the operator's disallow":   {rules: word(gate.Disallow), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"mode off, and an override": {rules: gate.Rules{Identities: mode(identity.Off).Identities, Overrides: word(gate.Allow).Overrides}, policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"one at a time, that ended": {policy: rules(""), change: func(o *pace.Options) { o.MaxInFlight = 1 }, urls: []string{page, page}, want: []time.Duration{0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := waits(t, newPacedGate(t, test.rules, test.policy, zerolog.Nop(), test.change), test.urls...)
+				for i := range got {
+					if got[i] != test.want[i] {
+						t.Errorf("waited %v, want %v", got, test.want)
+						break
+					}
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// A request whose turn comes too late is refused, and said to be: its verdict is not
+// what refuses it.
+func TestLatePassage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		g := newPacedGate(t, gate.Rules{Decisions: gate.RefusedDecisions}, rules(site), zerolog.New(&log), func(o *pace.Options) { o.MaxWait = time.Second })
+		var seen []gate.Decision
+		defer g.Watch(func(d gate.Decision) { seen = append(seen, d) })()
+		waits(t, g, "https://example.com/", "https://example.com/a")
+		p, err := g.Admit(context.Background(), ask(t, "https://example.com/b", "ExampleBot/1.0"))
+		wait, why := p.Late()
+		if err != nil || p.Admits() || p.Judgment != gate.Allowed || wait != 2500*time.Millisecond || why == nil {
+			t.Errorf("%v, admits %v, %s, %v, %v", err, p.Admits(), p.Judgment, wait, why)
+		}
+		p.Done(429, 0, nil)
+		if len(seen) != 3 || seen[0].Refused || !seen[1].Refused || !seen[2].Refused || !strings.Contains(seen[2].Error, "the next turn comes in 2.5s") {
+			t.Errorf("told %+v", seen)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 2 {
+			t.Errorf("logged:\n%s", &log)
+		}
+	})
+}
+
+// A client that leaves while it waits is written down too.
+func TestLeavingPassage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		g := newPacedGate(t, gate.Rules{}, rules(site), zerolog.New(&log), nil)
+		waits(t, g, "https://example.com/")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		p, err := g.Admit(ctx, ask(t, "https://example.com/", "ExampleBot/1.0"))
+		if !errors.Is(err, context.DeadlineExceeded) || !p.Admits() {
+			t.Fatalf("%v, admits %v", err, p.Admits())
+		}
+		log.Reset()
+		p.Done(0, 0, err)
+		var line map[string]any
+		if err := json.Unmarshal(log.Bytes(), &line); err != nil || line["wait_ms"] != 1000.0 || line["status"] != 0.0 {
+			t.Errorf("%v: %s", err, &log)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestAnswered(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode   identity.Mode
+		status int
+		header http.Header
+		want   time.Duration // that the next request waits
+	}{
+		"429":                  {status: 429, header: http.Header{"Retry-After": {"7"}}, want: 7 * time.Second},
+		"503 and a date":       {status: 503, header: http.Header{"Retry-After": {"Sat, 01 Jan 2000 00:00:09 GMT"}}, want: 9 * time.Second},
+		"mode report":          {mode: identity.Report, status: 429, header: http.Header{"Retry-After": {"7"}}, want: 7 * time.Second},
+		"mode off":             {mode: identity.Off, status: 429, header: http.Header{"Retry-After": {"7"}}},
+		"another status":       {status: 301, header: http.Header{"Retry-After": {"7"}}},
+		"nothing to be read":   {status: 429, header: http.Header{"Retry-After": {"-7"}}},
+		"nothing is asked for": {status: 429, header: http.Header{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newPacedGate(t, gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}}, rules(""), zerolog.Nop(), nil)
+				p, err := g.Admit(context.Background(), ask(t, "https://example.com/", "ExampleBot/1.0"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Answered(test.status, test.header)
+				p.Done(test.status, 0, nil)
+				if got := waits(t, g, "https://example.com/"); got[0] != test.want {
+					t.Errorf("waited %v, want %v", got[0], test.want)
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// Tunnels are read where the pacer would have to do with what is inside.
+func TestUnreadTunnelsAndPace(t *testing.T) {
+	const open, closed = "User-agent: *\nDisallow:\n", "User-agent: *\nDisallow: /\n"
+	byDefault := func(o *pace.Options) { o.DefaultDelay = time.Second }
+	for name, test := range map[string]struct {
+		robots string
+		change func(*pace.Options)
+		read   bool
+	}{
+		"no delay":                       {robots: open},
+		"a delay":                        {robots: open + "Crawl-delay: 1\n", read: true},
+		"a delay that is not honoured":   {robots: open + "Crawl-delay: 1\n", change: func(o *pace.Options) { o.CrawlDelay = false }},
+		"a rate for other hours":         {robots: open + "Request-rate: 1/1 0001-2400\n", read: true},
+		"a default":                      {robots: open, change: byDefault, read: true},
+		"a default, nothing is allowed":  {robots: closed, change: byDefault},
+		"so many at once":                {robots: open, change: func(o *pace.Options) { o.MaxInFlight = 1 }, read: true},
+		"another bot's delay":            {robots: open + "\nUser-agent: x\nCrawl-delay: 1\nDisallow:\n", read: true},
+		"a delay, and nothing's allowed": {robots: closed + "Crawl-delay: 1\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newPacedGate(t, gate.Rules{}, rules(test.robots), zerolog.Nop(), test.change)
+				p, err := g.AdmitUnread(context.Background(), ask(t, "https://example.com/", ""))
+				if err != nil || (p == nil) != test.read {
+					t.Errorf("must be read: %v, %v", p == nil, err)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkAdmit is a request to an origin that is not paced: what a pacer costs is
+// the difference.
+func BenchmarkAdmit(b *testing.B) {
+	question := ask(b, "https://example.com/", "ExampleBot/1.0")
+	k := &known{policy: rules("User-agent: *\nDisallow: /private/\n")}
+	for _, name := range []string{"pace=no", "pace=yes"} {
+		b.Run(name, func(b *testing.B) {
+			var pacer *pace.Pacer
+			if name == "pace=yes" {
+				var err error
+				if pacer, err = pace.New(pace.Defaults(), "", zerolog.Nop(), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			g, err := gate.New(gate.Rules{Decisions: gate.NoDecisions}, k, pacer, zerolog.Nop(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				k.asked = k.asked[:0]
+				p, err := g.Admit(context.Background(), question)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.Done(200, 0, nil)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package pace
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/rs/zerolog"
+)
+
+// The keys. Both expire by themselves. What they are for is hashed, as it may be
+// long.
+const (
+	turnsKey = "robotsproxy:turns:" // + origin, identity and agent: a sorted set, who has a turn by when it is
+	holdKey  = "robotsproxy:hold:"  // + origin and identity: until when requests are held
+)
+
+// How long Redis may take, and how long one that did not answer is left alone.
+const (
+	shortWait = 250 * time.Millisecond
+	leftAlone = 5 * time.Second
+)
+
+// maxTries is how often a turn is asked for of a Redis that answers others
+// meanwhile: it is there, but it or this machine has much to do.
+const maxTries = 4
+
+func init() { logging.Disable() } // it would write to standard error, past the program's log
+
+// fleet is the turns that several proxies share by a Redis server. It is the
+// server's clock that counts.
+type fleet struct {
+	client *redis.Client
+	log    zerolog.Logger
+
+	// By a clock that begins when it is opened:
+	opened   time.Time
+	answered atomic.Int64 // when Redis last answered
+	silent   atomic.Int64 // until when it is left alone; 0: it answers
+	away     atomic.Bool  // the log says so
+}
+
+// newFleet does not connect: a proxy starts, and goes on, without its Redis.
+func newFleet(redisURL string, log zerolog.Logger) (*fleet, error) {
+	opts, err := redis.ParseURL(redisURL)
+	if err != nil { // which may hold a part of the password
+		return nil, errors.New("sharing turns: cache.redis_url is no address of a Redis server; write redis://USER:PASSWORD@HOST:6379/0")
+	}
+	opts.ContextTimeoutEnabled = true
+	opts.DialTimeout, opts.DialerRetries = shortWait, 1
+	opts.MaxRetries, opts.MinRetryBackoff = 2, -1 // for connections that were broken while they lay idle
+	opts.PoolSize = 32
+	opts.DisableIdentity = true
+	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &fleet{client: redis.NewClient(opts), log: log, opened: time.Now()}, nil
+}
+
+// turn is one that has been taken.
+type turn struct {
+	key, token string
+	wait       time.Duration // until it comes
+}
+
+// takeScript finds the first time that is a delay after all turns that are taken,
+// and takes it unless it is too far off. It gives how long it is until then, also a
+// second time to one whose first answer was lost. A turn is kept until the delay
+// after it is over. All times are milliseconds.
+var takeScript = redis.NewScript(`
+local token, delay, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local slot = tonumber(redis.call('ZSCORE', KEYS[1], token) or nil)
+if not slot then
+	slot = math.max(now, tonumber(redis.call('GET', KEYS[2]) or 0))
+	local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+	if last then
+		slot = math.max(slot, last + delay)
+	end
+	if slot - now <= most then
+		redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - delay)
+		redis.call('ZADD', KEYS[1], slot, token)
+		redis.call('PEXPIRE', KEYS[1], slot - now + delay)
+	end
+end
+return slot - now`)
+
+// holdScript lengthens a hold, but shortens none.
+var holdScript = redis.NewScript(`
+local time = redis.call('TIME')
+local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
+if till > tonumber(redis.call('GET', KEYS[1]) or 0) then
+	redis.call('SET', KEYS[1], string.format('%.0f', till), 'PX', ARGV[1])
+end
+return 1`)
+
+// take takes the next turn; one that is further off than most is not taken. nil
+// means that Redis is away.
+func (f *fleet) take(r *Request, delay, most time.Duration) *turn {
+	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Agent), token: rand.Text()}
+	keys := []string{t.key, holdKey + hashed(r.Origin, r.Identity)}
+	answered := f.ask(func(ctx context.Context) error {
+		ms, err := takeScript.Run(ctx, f.client, keys, t.token, milliseconds(delay), most.Milliseconds()).Int64()
+		t.wait = time.Duration(ms) * time.Millisecond
+		return err
+	})
+	if !answered {
+		return nil
+	}
+	return t
+}
+
+// giveBack gives back a turn of a request that has left. Those that come later get
+// it if none after it is taken; else it is lost, as the others have theirs already.
+func (f *fleet) giveBack(t *turn) {
+	f.ask(func(ctx context.Context) error { return f.client.ZRem(ctx, t.key, t.token).Err() })
+}
+
+// hold tells the others that an origin holds requests for so long. It is heeded by
+// those that take a turn later.
+func (f *fleet) hold(r *Request, length time.Duration) {
+	keys := []string{holdKey + hashed(r.Origin, r.Identity)}
+	f.ask(func(ctx context.Context) error {
+		return holdScript.Run(ctx, f.client, keys, milliseconds(length)).Err()
+	})
+}
+
+// ask asks Redis, unless it has not answered of late; false means that it is away.
+// It is not broken off when a client leaves: then nobody would know whether a turn
+// was taken.
+func (f *fleet) ask(what func(context.Context) error) bool {
+	if until := f.silent.Load(); until != 0 {
+		now := time.Since(f.opened)
+		if now < time.Duration(until) || !f.silent.CompareAndSwap(until, int64(now+leftAlone)) { // one tries, not all
+			return false
+		}
+	}
+	var err error
+	for range maxTries {
+		begun := int64(time.Since(f.opened))
+		ctx, cancel := context.WithTimeout(context.Background(), shortWait)
+		err = what(ctx)
+		cancel()
+		if err == nil {
+			f.answered.Store(int64(time.Since(f.opened)))
+			f.silent.Store(0)
+			if f.away.Load() && f.away.Swap(false) {
+				f.log.Info().Msg("Redis is back: turns are shared again")
+			}
+			return true
+		}
+		if f.answered.Load() <= begun {
+			break
+		}
+	}
+	f.silent.Store(int64(time.Since(f.opened) + leftAlone))
+	if !f.away.Swap(true) {
+		f.log.Warn().Err(fmt.Errorf("asking the Redis at %s: %w", f.client.Options().Addr, err)).
+			Msg("turns cannot be shared: this proxy paces requests alone until Redis answers again")
+	}
+	return false
+}
+
+// milliseconds is d rounded up.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// hashed is a name of fixed length for all parts.
+func hashed(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d %s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

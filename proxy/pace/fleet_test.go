@@ -1,0 +1,190 @@
+package pace
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// startRedis starts a redis-server on a socket, and stops it by stop or when the
+// test ends.
+func startRedis(t *testing.T, socket string) (url string, stop func()) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("this machine has no redis-server; install Debian's package redis-server")
+	}
+	command := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", filepath.Dir(socket))
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		command.Process.Kill()
+		command.Wait()
+	})
+	t.Cleanup(stop)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "eady to accept connections") {
+			return "unix://" + socket, stop
+		}
+	}
+	t.Fatal("redis-server does not start")
+	return "", nil
+}
+
+func newShared(t *testing.T, url string, log zerolog.Logger) *Pacer {
+	t.Helper()
+	p, err := New(Defaults(), url, log, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// near allows for the time that passes between two questions.
+func near(got, want time.Duration) bool { return got <= want && got > want-5*time.Second }
+
+func TestFleetTakesTurns(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	one, two := newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet
+	const delay, most = time.Minute, 4 * time.Minute
+	r := of(delay)
+	var turns []*turn
+	for i := range 5 {
+		f := []*fleet{one, two}[i%2]
+		turn := f.take(&r, delay, most)
+		if turn == nil || !near(turn.wait, time.Duration(i)*delay) && i > 0 || i == 0 && turn.wait != 0 {
+			t.Fatalf("turn %d: %+v", i, turn)
+		}
+		turns = append(turns, turn)
+	}
+	want := func(what string, wait time.Duration) *turn {
+		t.Helper()
+		turn := two.take(&r, delay, most)
+		if turn == nil || !near(turn.wait, wait) {
+			t.Errorf("%s: %+v, want %v", what, turn, wait)
+		}
+		return turn
+	}
+	if late := want("one that is too late", 5*delay); late.wait <= most {
+		t.Errorf("it is not: %v", late.wait)
+	}
+	want("another, as that took no turn", 5*delay)
+	one.giveBack(turns[2])
+	want("a turn in the middle is lost", 5*delay)
+	one.giveBack(turns[3])
+	two.giveBack(turns[4])
+	want("the last are given back, in any order", 2*delay)
+
+	other := r
+	other.Agent = "Other"
+	if turn := two.take(&other, delay, most); turn == nil || turn.wait != 0 {
+		t.Errorf("another agent: %+v", turn)
+	}
+	one.hold(&r, 3*time.Minute)
+	one.hold(&r, time.Minute)
+	other.Agent = "Third"
+	if turn := two.take(&other, delay, most); turn == nil || !near(turn.wait, 3*delay) {
+		t.Errorf("a hold: %+v", turn)
+	}
+	for _, key := range one.client.Keys(context.Background(), "*").Val() {
+		ttl := one.client.PTTL(context.Background(), key).Val()
+		if !strings.HasPrefix(key, "robotsproxy:") || ttl <= 0 || ttl > most+delay {
+			t.Errorf("the key %s is kept for %v", key, ttl)
+		}
+	}
+}
+
+// An answer that was lost is given again.
+func TestFleetAskedTwice(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	f := newShared(t, url, zerolog.Nop()).fleet
+	for i, token := range []string{"a", "b", "b", "a", "c"} {
+		ms, err := takeScript.Run(context.Background(), f.client, []string{"turns", "hold"}, token, 60_000, 600_000).Int64()
+		want := []time.Duration{0, 1, 1, 0, 2}[i] * time.Minute
+		if got := time.Duration(ms) * time.Millisecond; err != nil || !near(got, want) {
+			t.Errorf("%s: %v, %v; want %v", token, got, err, want)
+		}
+	}
+}
+
+// A turn of one that leaves, or is late by what this proxy alone knows, is given
+// back.
+func TestFleetLeaving(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	p := newShared(t, url, zerolog.Nop())
+	r := of(20 * time.Second)
+	if _, err := p.Wait(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, leave)
+	if _, err := p.Wait(ctx, r); !errors.Is(err, context.Canceled) {
+		t.Errorf("one that leaves: %v", err)
+	}
+	p.mu.Lock()
+	p.hold(p.siteOf(&r), time.Now().Add(time.Minute))
+	p.mu.Unlock()
+	var late *Late
+	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || !near(late.Wait, time.Minute) {
+		t.Errorf("one that is held: %v", err)
+	}
+	if turn := p.fleet.take(&r, r.Delay, time.Hour); turn == nil || !near(turn.wait, r.Delay) {
+		t.Errorf("the next turn: %+v", turn)
+	}
+}
+
+// Without Redis a proxy paces alone, and goes on from its own last start. It says
+// so once, and once that it is over.
+func TestFleetWithoutRedis(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	var log bytes.Buffer
+	url, stop := startRedis(t, socket)
+	p := newShared(t, url, zerolog.New(&log))
+	r := of(100 * time.Millisecond)
+	wait := func() time.Time {
+		t.Helper()
+		if _, err := p.Wait(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		return time.Now()
+	}
+	last := wait()
+	stop()
+	for range 5 {
+		next := wait()
+		if gap := next.Sub(last); gap < 90*time.Millisecond {
+			t.Errorf("two starts are %v apart", gap)
+		}
+		last = next
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "turns cannot be shared") || !strings.Contains(log.String(), socket) {
+		t.Errorf("logged:\n%s", &log)
+	}
+	startRedis(t, socket)
+	p.fleet.silent.Store(1) // as if it had been left alone for long
+	wait()
+	wait()
+	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "Redis is back") {
+		t.Errorf("logged:\n%s", &log)
+	}
+}
+
+func TestFleetAddress(t *testing.T) {
+	if _, err := New(Defaults(), "http://user:sesame@x", zerolog.Nop(), nil); err == nil || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,297 @@
+package pace
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"slices"
+	"time"
+)
+
+// site is what is known of one identity at one origin. It is forgotten when there
+// is nothing more to know.
+type site struct {
+	key      siteKey
+	lanes    map[sum]*lane // by agent
+	inFlight int           // requests that have started, as far as they are counted
+	stalled  []*lane       // those whose first request waits for a place, in that order
+
+	held  time.Time   // until when no request may start; zero: it is not held
+	letGo *time.Timer // ends the hold
+}
+
+// lane is where the requests of one agent wait, in the order in which they came.
+// Whatever they wait for, it is the first alone that does: when it has started, or
+// left, the next is the first. So the lane has one timer.
+type lane struct {
+	pacer *Pacer
+	site  *site
+	agent sum
+
+	waiters list.List     // of *waiter
+	delays  time.Duration // of all waiters
+	last    time.Time     // when the last one started; zero: none has
+	delay   time.Duration // of that one, for which the lane is remembered
+	stalled bool          // it is in site.stalled
+	timer   *time.Timer   // has it run when something is due
+}
+
+// waiter is a request in a lane.
+type waiter struct {
+	delay   time.Duration // after the start before it
+	arrived time.Time
+	most    time.Duration // it may wait
+	slot    time.Time     // its turn in the fleet; zero: it has none
+
+	at      *list.Element // nil when it has left the lane
+	stalled bool          // there was no place when its turn came
+	started bool
+	place   Place
+	turn    chan error // gets nil when it has started, or a *Late
+}
+
+// All that follows is called with the pacer's lock held, but for join and leave.
+
+func (p *Pacer) siteOf(r *Request) *site {
+	s := p.sites[r.site()]
+	if s == nil {
+		s = &site{key: r.site(), lanes: map[sum]*lane{}}
+		p.sites[s.key] = s
+	}
+	return s
+}
+
+// tidy forgets a site of which there is nothing to know.
+func (p *Pacer) tidy(s *site) {
+	if len(s.lanes) == 0 && s.inFlight == 0 && s.held.IsZero() && p.sites[s.key] == s {
+		delete(p.sites, s.key)
+	}
+}
+
+// join puts a request in its lane, unless it would wait too long.
+func (p *Pacer) join(r *Request, w *waiter) *lane {
+	agent := sum(sha256.Sum256([]byte(r.Agent)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.siteOf(r)
+	l := s.lanes[agent]
+	if l == nil {
+		l = &lane{pacer: p, site: s, agent: agent}
+		s.lanes[agent] = l
+	}
+	if wait := l.estimate(w).Sub(w.arrived); wait > w.most {
+		w.turn <- &Late{wait, w.most}
+	} else {
+		l.add(w)
+	}
+	l.run()
+	return l
+}
+
+// leave takes a request out of its lane, unless it has started just now.
+func (p *Pacer) leave(l *lane, w *waiter, cause error) (Place, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.at == nil {
+		return w.place, <-w.turn
+	}
+	l.remove(w)
+	l.run()
+	return Place{}, cause
+}
+
+// add keeps waiters in the order of their slots, which may have come out of it.
+func (l *lane) add(w *waiter) {
+	at := l.waiters.Back()
+	for at != nil && w.precedes(at) {
+		at = at.Prev()
+	}
+	if at == nil {
+		w.at = l.waiters.PushFront(w)
+	} else {
+		w.at = l.waiters.InsertAfter(w, at)
+	}
+	l.delays += w.delay
+}
+
+func (l *lane) remove(w *waiter) {
+	l.waiters.Remove(w.at)
+	w.at = nil
+	l.delays -= w.delay
+}
+
+func (l *lane) first() *waiter {
+	if at := l.waiters.Front(); at != nil {
+		return at.Value.(*waiter)
+	}
+	return nil
+}
+
+// due is when a request may start after one that started at last.
+func (l *lane) due(w *waiter, last time.Time) time.Time {
+	at := w.slot
+	if !last.IsZero() {
+		at = later(at, last.Add(w.delay))
+	}
+	return later(at, l.site.held)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// estimate is when a request that comes now would start, were there places enough.
+func (l *lane) estimate(w *waiter) time.Time {
+	alone := l.due(w, l.last)
+	last := l.waiters.Back()
+	if last == nil || w.precedes(last) {
+		return alone // or nearly so
+	}
+	first := l.first()
+	return later(alone, later(l.due(first, l.last), w.arrived).Add(l.delays-first.delay+w.delay))
+}
+
+// precedes reports whether w's turn in the fleet comes before that of another.
+func (w *waiter) precedes(at *list.Element) bool {
+	return !w.slot.IsZero() && at.Value.(*waiter).slot.After(w.slot)
+}
+
+// run starts all that may start now, and sees to it that it runs again when the
+// next is due. A lane in which nobody waits, and whose last delay is over, ends.
+func (l *lane) run() {
+	for {
+		now := l.pacer.now()
+		w := l.first()
+		if w == nil {
+			if left := l.last.Add(l.delay).Sub(now); left > 0 {
+				l.again(left)
+			} else {
+				l.end()
+			}
+			return
+		}
+		at := l.due(w, l.last)
+		if wait := at.Sub(now); wait > 0 {
+			l.again(wait)
+			return
+		}
+		if !l.enter(w) {
+			return // it is run again when there is a place
+		}
+		l.remove(w)
+		// A slot is kept to even if the timer is late, so that a fleet keeps its
+		// pace. Else what counts is when the request did start.
+		if l.last = now; !w.slot.IsZero() && !w.stalled {
+			l.last = at
+		}
+		l.delay = w.delay
+		w.started = true
+		w.turn <- nil
+	}
+}
+
+// again has the lane run after so long.
+func (l *lane) again(after time.Duration) {
+	if l.timer != nil {
+		l.timer.Reset(after)
+		return
+	}
+	l.timer = time.AfterFunc(after, func() {
+		l.pacer.mu.Lock()
+		defer l.pacer.mu.Unlock()
+		l.run()
+	})
+}
+
+func (l *lane) end() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.stalled {
+		l.stalled = false
+		l.site.stalled = slices.DeleteFunc(l.site.stalled, func(other *lane) bool { return other == l })
+	}
+	if l.site.lanes[l.agent] == l {
+		delete(l.site.lanes, l.agent)
+		l.pacer.tidy(l.site)
+	}
+}
+
+// enter gives the lane's first request a place; false if there is none. Then the
+// lane gets one in its turn.
+func (l *lane) enter(w *waiter) bool {
+	most, s := l.pacer.opts.Load().MaxInFlight, l.site
+	switch {
+	case most == 0:
+		return true
+	case s.inFlight < most:
+		s.inFlight++
+		w.place = Place{l.pacer, s}
+		return true
+	}
+	w.stalled = true
+	if !l.stalled {
+		l.stalled = true
+		s.stalled = append(s.stalled, l)
+	}
+	return false
+}
+
+// fill gives places that are free to the lanes that wait for one.
+func (p *Pacer) fill(s *site) {
+	for most := p.opts.Load().MaxInFlight; len(s.stalled) > 0 && (most == 0 || s.inFlight < most); {
+		l := s.stalled[0]
+		s.stalled = slices.Delete(s.stalled, 0, 1)
+		l.stalled = false
+		l.run()
+	}
+}
+
+// hold has no request of a site start before until. Those that would wait too long
+// then are late at once.
+func (p *Pacer) hold(s *site, until time.Time) {
+	if !until.After(s.held) {
+		return
+	}
+	if s.held.IsZero() {
+		p.holds.Add(1)
+		s.letGo = time.AfterFunc(until.Sub(p.now()), func() { p.letGo(s) })
+	} else {
+		s.letGo.Reset(until.Sub(p.now()))
+	}
+	s.held = until
+	for _, l := range s.lanes {
+		l.refuseLate()
+	}
+}
+
+func (p *Pacer) letGo(s *site) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.held.IsZero() || s.held.After(p.now()) { // held again meanwhile
+		return
+	}
+	p.holds.Add(-1)
+	s.held = time.Time{}
+	p.tidy(s)
+}
+
+// refuseLate ends the wait of all that will have waited too long when their turn
+// comes.
+func (l *lane) refuseLate() {
+	now, last := l.pacer.now(), l.last
+	for at := l.waiters.Front(); at != nil; {
+		w := at.Value.(*waiter)
+		at = at.Next()
+		start := l.due(w, last)
+		if start.Sub(w.arrived) <= w.most {
+			last = start
+			continue
+		}
+		l.remove(w)
+		w.turn <- &Late{start.Sub(now), w.most}
+	}
+	l.run()
+}

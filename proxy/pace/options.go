@@ -1,0 +1,70 @@
+package pace
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Options say how requests are spaced. In a configuration they are the section
+// "pace".
+type Options struct {
+	// CrawlDelay has the delay that a robots.txt states honoured, a larger one than
+	// MaxCrawlDelay as if it were that.
+	CrawlDelay    bool          `yaml:"crawl_delay"`
+	MaxCrawlDelay time.Duration `yaml:"max_crawl_delay"`
+	// DefaultDelay is the delay where none is stated, or none is honoured.
+	DefaultDelay time.Duration `yaml:"default_delay,zero"`
+	// MaxWait is how long a request may wait. One that would wait longer is late.
+	MaxWait time.Duration `yaml:"max_wait"`
+	// RetryAfter has an origin's Retry-After hold further requests.
+	RetryAfter bool `yaml:"retry_after"`
+	// MaxInFlight is how many requests there may be at once of one identity at one
+	// origin; 0: no limit.
+	MaxInFlight int `yaml:"max_in_flight"`
+}
+
+// Defaults are the options of a configuration that says nothing.
+func Defaults() Options {
+	return Options{
+		CrawlDelay:    true,
+		MaxCrawlDelay: time.Minute,
+		MaxWait:       30 * time.Second,
+		RetryAfter:    true,
+	}
+}
+
+// Validate reports what is wrong with o. Every error begins with the key that it
+// is about.
+func (o Options) Validate() error {
+	var errs []error
+	if o.MaxInFlight < 0 {
+		errs = append(errs, fmt.Errorf("max_in_flight: %d is less than nothing; write 0 for no limit", o.MaxInFlight))
+	}
+	for _, d := range []struct {
+		key    string
+		length time.Duration
+	}{{"max_crawl_delay", o.MaxCrawlDelay}, {"default_delay", o.DefaultDelay}, {"max_wait", o.MaxWait}} {
+		if d.length > longest {
+			errs = append(errs, fmt.Errorf("%s: %v is too long; write 8760h or less", d.key, d.length))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// longest is a delay and a wait with which sums stay within a Duration.
+const longest = 365 * 24 * time.Hour
+
+// delay is how long after the last one a request may start.
+func (o *Options) delay(r *Request) time.Duration {
+	if r.Stated && o.CrawlDelay {
+		return min(r.Delay, o.MaxCrawlDelay)
+	}
+	return o.DefaultDelay
+}
+
+// paces reports whether requests for which a robots.txt states such a delay, or
+// none, are spaced or counted.
+func (o *Options) paces(stated bool) bool {
+	return o.DefaultDelay > 0 || o.MaxInFlight > 0 || stated && o.CrawlDelay
+}

@@ -1,0 +1,222 @@
+// Package pace has requests take turns: it spaces their starts at each origin,
+// holds them as long as the origin says, and bounds how many there are at once.
+package pace
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/rs/zerolog"
+)
+
+// Request is one that is to start. Those of one origin, identity and agent are
+// spaced; those of one origin and identity are held and counted together.
+type Request struct {
+	Origin   string
+	Identity string
+	Agent    string
+
+	Delay  time.Duration // that the origin's robots.txt states
+	Stated bool          // whether it does
+}
+
+// Late says that a request would have to wait for longer than it may. It has taken
+// no turn.
+type Late struct {
+	Wait time.Duration // until its turn would have come
+	Max  time.Duration // how long it may wait
+}
+
+func (l *Late) Error() string {
+	return fmt.Sprintf("the next turn comes in %v, and a request waits for %v at most", l.Wait.Round(time.Millisecond), l.Max)
+}
+
+// Pacer hands out turns. A request that waits costs no goroutine but its own, and
+// what is known of an origin is forgotten when the last delay there is over. Its
+// methods may be called by many at once.
+type Pacer struct {
+	opts  atomic.Pointer[Options]
+	fleet *fleet // nil: turns are this process' own
+	now   func() time.Time
+
+	holds atomic.Int64 // sites that are held
+
+	mu    sync.Mutex // for all sites, and what is in them
+	sites map[siteKey]*site
+
+	waiting prometheus.Gauge
+	seconds prometheus.Counter
+	late    prometheus.Counter
+}
+
+// New makes a pacer. With the address of a Redis server (6.2 or later) it shares its
+// turns with all that use the same one; "" means none. It registers its metrics with
+// metrics; nil leaves them unregistered. The caller closes it.
+func New(opts Options, redisURL string, log zerolog.Logger, metrics prometheus.Registerer) (*Pacer, error) {
+	p := &Pacer{
+		now:   time.Now,
+		sites: map[siteKey]*site{},
+		waiting: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+			Name: "robotsproxy_paced_waiting",
+			Help: "Requests that wait for their turn.",
+		}),
+		seconds: promauto.With(metrics).NewCounter(prometheus.CounterOpts{
+			Name: "robotsproxy_paced_seconds_total",
+			Help: "Time that requests have waited for their turn.",
+		}),
+		late: promauto.With(metrics).NewCounter(prometheus.CounterOpts{
+			Name: "robotsproxy_paced_refused_total",
+			Help: "Requests that were refused because their turn would have come after max_wait.",
+		}),
+	}
+	p.opts.Store(&opts)
+	if redisURL != "" {
+		var err error
+		if p.fleet, err = newFleet(redisURL, log); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// Close ends what New began. Nobody may wait any more.
+func (p *Pacer) Close() error {
+	if p.fleet == nil {
+		return nil
+	}
+	return p.fleet.client.Close()
+}
+
+// SetOptions puts other options in the place of those that are, for requests that
+// come from now on; MaxInFlight for those that wait too.
+func (p *Pacer) SetOptions(opts Options) {
+	p.opts.Store(&opts)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.sites {
+		p.fill(s)
+	}
+}
+
+// Paces reports whether requests for which a robots.txt states a delay at some time
+// of the day, or none, are spaced or counted.
+func (p *Pacer) Paces(stated bool) bool { return p.opts.Load().paces(stated) }
+
+// Place is a request's place among those in flight.
+type Place struct {
+	pacer *Pacer
+	site  *site // nil: it is not counted
+}
+
+// Leave gives the place to the next. It is to be called once.
+func (p Place) Leave() {
+	if p.site == nil {
+		return
+	}
+	p.pacer.mu.Lock()
+	defer p.pacer.mu.Unlock()
+	p.site.inFlight--
+	p.pacer.fill(p.site)
+	p.pacer.tidy(p.site)
+}
+
+// Wait returns when a request may start. The error is a [*Late] at once where the
+// wait would be too long, or the context's where that ends before; then the next in
+// line moves up.
+func (p *Pacer) Wait(ctx context.Context, r Request) (Place, error) {
+	opts := p.opts.Load()
+	delay := opts.delay(&r)
+	if delay == 0 && opts.MaxInFlight == 0 && !p.held(&r) {
+		return Place{}, nil
+	}
+	place, err := p.wait(ctx, opts, &r, delay)
+	if _, late := err.(*Late); late {
+		p.late.Inc()
+	}
+	return place, err
+}
+
+func (p *Pacer) held(r *Request) bool {
+	if p.holds.Load() == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sites[r.site()]
+	return s != nil && !s.held.IsZero()
+}
+
+func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Place, error) {
+	w := &waiter{delay: delay, most: opts.MaxWait, turn: make(chan error, 1)}
+	if p.fleet != nil && delay > 0 {
+		t := p.fleet.take(r, delay, opts.MaxWait)
+		switch {
+		case t == nil: // Redis is away
+		case t.wait > opts.MaxWait:
+			return Place{}, &Late{t.wait, opts.MaxWait}
+		default:
+			w.slot = p.now().Add(t.wait)
+			defer func() {
+				if !w.started {
+					p.fleet.giveBack(t)
+				}
+			}()
+		}
+	}
+	w.arrived = p.now()
+	l := p.join(r, w)
+	select {
+	case err := <-w.turn: // at once
+		return w.place, err
+	default:
+	}
+	p.waiting.Inc()
+	defer func() {
+		p.waiting.Dec()
+		p.seconds.Add(p.now().Sub(w.arrived).Seconds())
+	}()
+	var over <-chan time.Time
+	if opts.MaxInFlight > 0 { // for how long the others keep their places nobody knows
+		timer := time.NewTimer(opts.MaxWait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case err := <-w.turn:
+		return w.place, err
+	case <-over:
+		return p.leave(l, w, &Late{max(delay, time.Second), opts.MaxWait})
+	case <-ctx.Done():
+		return p.leave(l, w, ctx.Err())
+	}
+}
+
+// Hold keeps requests to an origin from starting for so long, those that wait
+// already as well: the origin has asked for it. r's agent does not matter.
+func (p *Pacer) Hold(r Request, length time.Duration) {
+	opts := p.opts.Load()
+	if !opts.RetryAfter || length <= 0 {
+		return
+	}
+	length = min(length, longestHold)
+	p.mu.Lock()
+	p.hold(p.siteOf(&r), p.now().Add(length))
+	p.mu.Unlock()
+	if p.fleet != nil && opts.delay(&r) > 0 { // else nobody asks Redis
+		p.fleet.hold(&r, length)
+	}
+}
+
+// siteKey names a site.
+type siteKey struct{ origin, identity string }
+
+func (r *Request) site() siteKey { return siteKey{r.Origin, r.Identity} }
+
+// sum is a name of fixed length for an agent: a client may call itself by a long one.
+type sum [sha256.Size]byte

@@ -1,0 +1,451 @@
+package pace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+)
+
+const second = time.Second
+
+// stand is a pacer, and a note of who started when.
+type stand struct {
+	*Pacer
+	t     *testing.T
+	begun time.Time
+
+	mu      sync.Mutex
+	started []start
+	late    map[string]time.Duration
+	left    []string
+}
+
+type start struct {
+	who string
+	at  time.Duration
+}
+
+func (s start) String() string { return fmt.Sprintf("%s at %v", s.who, s.at) }
+
+// newStand opens a pacer by the defaults but for what change changes. In the end it
+// must know nothing any more.
+func newStand(t *testing.T, change func(*Options)) *stand {
+	t.Helper()
+	opts := Defaults()
+	if change != nil {
+		change(&opts)
+	}
+	p, err := New(opts, "", zerolog.Nop(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}}
+}
+
+// of is a request of one bot at a site that states a delay.
+func of(delay time.Duration) Request {
+	return Request{Origin: "https://example.com", Identity: "default", Agent: "Bot", Delay: delay, Stated: true}
+}
+
+// ask has a request wait for its turn, and then take so long. It returns when the
+// request is in line.
+func (s *stand) ask(who string, r Request, takes time.Duration) {
+	s.askFor(context.Background(), who, r, takes)
+}
+
+func (s *stand) askFor(ctx context.Context, who string, r Request, takes time.Duration) {
+	go func() {
+		place, err := s.Wait(ctx, r)
+		s.mu.Lock()
+		var late *Late
+		switch {
+		case errors.As(err, &late):
+			s.late[who] = late.Wait
+		case err != nil:
+			s.left = append(s.left, who)
+		default:
+			s.started = append(s.started, start{who, time.Since(s.begun)})
+		}
+		s.mu.Unlock()
+		if err == nil {
+			time.Sleep(takes)
+			place.Leave()
+		}
+	}()
+	synctest.Wait()
+}
+
+// wantStarts waits for all that will happen, and compares.
+func (s *stand) wantStarts(want ...start) {
+	s.t.Helper()
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	// Who starts at one moment writes that down in any order.
+	slices.SortFunc(s.started, func(a, b start) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who)) })
+	if !slices.Equal(s.started, want) {
+		s.t.Errorf("started: %v\nwant     %v", s.started, want)
+	}
+	s.wantNothingKnown()
+}
+
+func (s *stand) wantNothingKnown() {
+	s.t.Helper()
+	s.Pacer.mu.Lock()
+	defer s.Pacer.mu.Unlock()
+	if len(s.sites) > 0 || s.holds.Load() != 0 {
+		s.t.Errorf("%d sites are known still, %d held", len(s.sites), s.holds.Load())
+	}
+	if n := testutil.ToFloat64(s.waiting); n != 0 {
+		s.t.Errorf("%v requests wait", n)
+	}
+}
+
+func TestTurnsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		for _, who := range []string{"a", "b", "c"} {
+			s.ask(who, of(2*second), 10*second) // how long they take does not matter
+		}
+		time.Sleep(7 * second) // the last delay is over
+		s.ask("d", of(2*second), 0)
+		time.Sleep(second)
+		s.ask("e", of(2*second), 0)
+		s.wantStarts(start{"a", 0}, start{"b", 2 * second}, start{"c", 4 * second}, start{"d", 7 * second}, start{"e", 9 * second})
+		if got := testutil.ToFloat64(s.seconds); got != 2+4+1 {
+			t.Errorf("%v seconds were waited", got)
+		}
+	})
+}
+
+// Each origin, identity and agent has turns of its own.
+func TestLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		other := of(second)
+		other.Origin = "http://example.com"
+		s.ask("origin", other, 0)
+		other = of(second)
+		other.Identity = "images"
+		s.ask("identity", other, 0)
+		other = of(second)
+		other.Agent = "Other"
+		s.ask("agent", other, 0)
+		s.ask("a", of(second), 0)
+		s.ask("b", of(second), 0)
+		s.wantStarts(start{"a", 0}, start{"agent", 0}, start{"identity", 0}, start{"origin", 0}, start{"b", second})
+	})
+}
+
+func TestDelays(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		delay  time.Duration
+		stated bool
+		want   time.Duration // between two starts
+	}{
+		"stated":            {nil, 3 * second, true, 3 * second},
+		"none":              {nil, 0, false, 0},
+		"stated as none":    {func(o *Options) { o.DefaultDelay = second }, 0, true, 0},
+		"the default":       {func(o *Options) { o.DefaultDelay = second }, 0, false, second},
+		"more than the max": {func(o *Options) { o.MaxCrawlDelay = 5 * second }, time.Hour, true, 5 * second},
+		"off":               {func(o *Options) { o.CrawlDelay = false }, 3 * second, true, 0},
+		"off, the default":  {func(o *Options) { o.CrawlDelay = false; o.DefaultDelay = second }, 3 * second, true, second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStand(t, test.change)
+				r := of(test.delay)
+				r.Stated = test.stated
+				s.ask("a", r, 0)
+				s.ask("b", r, 0)
+				s.wantStarts(start{"a", 0}, start{"b", test.want})
+			})
+		})
+	}
+}
+
+// One that would wait too long is told so at once, and takes no turn.
+func TestMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
+		for _, who := range []string{"a", "b", "c", "late", "late too"} {
+			s.ask(who, of(5*second), 0)
+		}
+		if s.late["late"] != 15*second || s.late["late too"] != 15*second {
+			t.Errorf("late are %v", s.late)
+		}
+		time.Sleep(5 * second)
+		s.ask("d", of(5*second), 0)
+		s.wantStarts(start{"a", 0}, start{"b", 5 * second}, start{"c", 10 * second}, start{"d", 15 * second})
+		if got := testutil.ToFloat64(s.Pacer.late); got != 2 {
+			t.Errorf("%v late requests were counted", got)
+		}
+	})
+}
+
+// Those behind a client that leaves move up, wherever it stood.
+func TestLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
+		first, leaveFirst := context.WithCancel(context.Background())
+		middle, leaveMiddle := context.WithCancel(context.Background())
+		last, leaveLast := context.WithCancel(context.Background())
+		s.ask("a", of(2*second), 0)
+		s.askFor(first, "first", of(2*second), 0)
+		s.ask("b", of(2*second), 0)
+		s.askFor(middle, "middle", of(2*second), 0)
+		s.ask("c", of(2*second), 0)
+		s.askFor(last, "last", of(2*second), 0)
+		s.ask("late", of(2*second), 0)
+		time.Sleep(second)
+		leaveMiddle()
+		leaveFirst()
+		leaveLast()
+		synctest.Wait()
+		s.ask("d", of(2*second), 0)
+		s.wantStarts(start{"a", 0}, start{"b", 2 * second}, start{"c", 4 * second}, start{"d", 6 * second})
+		if len(s.late) != 1 || len(s.left) != 3 {
+			t.Errorf("late: %v, left: %v", s.late, s.left)
+		}
+	})
+}
+
+// Many come and go at all times: the order is kept, no two are nearer than the delay,
+// and no turn is lost while somebody waits.
+func TestFairness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay, clients = 100 * time.Millisecond, 1000
+		s := newStand(t, func(o *Options) { o.MaxWait = time.Hour })
+		random := rand.New(rand.NewPCG(1, 2))
+		stayed := 0
+		for i := range clients {
+			ctx, cancel := context.WithCancel(context.Background())
+			if i%3 == 1 {
+				time.AfterFunc(time.Duration(random.Int64N(int64(2*time.Minute))), cancel)
+			} else {
+				stayed++
+				defer cancel()
+			}
+			s.askFor(ctx, fmt.Sprintf("%04d", i), of(delay), 0)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		s.wantNothingKnown()
+		if n := len(s.started); n < stayed || n+len(s.left) != clients {
+			t.Fatalf("%d started, %d left", n, len(s.left))
+		}
+		for i, a := range s.started[1:] {
+			if before := s.started[i]; a.who <= before.who || a.at != before.at+delay {
+				t.Fatalf("%v comes after %v", a, before)
+			}
+		}
+	})
+}
+
+// An origin's Retry-After holds all that come, and those that wait, but nobody else.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
+		for _, who := range []string{"a", "b", "c", "d", "e", "f"} {
+			s.ask(who, of(2*second), 0)
+		}
+		time.Sleep(second)
+		s.Hold(of(2*second), 8*second) // until 9
+		s.Hold(of(2*second), second)   // shortens nothing
+		synctest.Wait()
+		if len(s.late) != 4 || s.late["c"] != 10*second || s.late["f"] != 10*second {
+			t.Errorf("late are %v", s.late) // b may go at 9, c at 11 had waited for too long
+		}
+		free := of(0) // is held too
+		free.Agent = "Other"
+		s.ask("free", free, 0)
+		s.ask("free too", free, 0)
+		other := free
+		other.Identity = "images"
+		s.ask("other", other, 0)
+		s.ask("g", of(2*second), 0)
+		s.Hold(free, 10*second) // until 11: b has waited for too long
+		synctest.Wait()
+		if s.late["b"] != 10*second {
+			t.Errorf("late are %v", s.late)
+		}
+		s.wantStarts(start{"a", 0}, start{"other", second}, start{"free", 11 * second}, start{"free too", 11 * second}, start{"g", 11 * second})
+	})
+}
+
+func TestHoldThatIsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		s.Hold(of(0), 1000*time.Hour)
+		s.ask("late", of(0), 0)
+		if s.late["late"] != 24*time.Hour {
+			t.Errorf("late are %v", s.late)
+		}
+		time.Sleep(24 * time.Hour)
+		s.wantStarts()
+		s.SetOptions(Options{MaxWait: second})
+		s.Hold(of(0), time.Minute)
+		s.wantNothingKnown()
+	})
+}
+
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxInFlight, o.MaxWait = 2, 10*second })
+		free, other, elsewhere := of(0), of(0), of(0)
+		other.Agent = "Other"
+		elsewhere.Origin = "http://example.com"
+		s.ask("a", free, 3*second)
+		s.ask("b", other, 5*second) // counts with the others of its identity
+		s.ask("c", free, 9*second)
+		s.ask("d", other, 5*second+second/2)
+		s.ask("elsewhere", elsewhere, 0)
+		leaving, leave := context.WithCancel(context.Background())
+		s.askFor(leaving, "leaves", free, 0)
+		s.ask("waits too long", free, 0)
+		time.Sleep(second)
+		leave()
+		s.ask("e", free, 0)
+		s.wantStarts(start{"a", 0}, start{"b", 0}, start{"elsewhere", 0}, start{"c", 3 * second}, start{"d", 5 * second}, start{"e", 10*second + second/2})
+		if s.late["waits too long"] != second {
+			t.Errorf("late are %v", s.late)
+		}
+	})
+}
+
+// Those who leave are forgotten, also while nobody gets a place.
+func TestInFlightAndLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
+		s.ask("a", of(0), time.Minute)
+		for i := range 10 {
+			r := of(0)
+			r.Agent = fmt.Sprint(i)
+			ctx, leave := context.WithCancel(context.Background())
+			s.askFor(ctx, "leaves", r, 0)
+			leave()
+		}
+		synctest.Wait()
+		r := of(0)
+		s.Pacer.mu.Lock()
+		site := s.sites[r.site()]
+		if len(site.lanes) != 0 || len(site.stalled) != 0 {
+			t.Errorf("%d lanes are known, %d of them wait for a place", len(site.lanes), len(site.stalled))
+		}
+		s.Pacer.mu.Unlock()
+		s.wantStarts(start{"a", 0})
+	})
+}
+
+// Who waits for a place does not have the delay after it shortened.
+func TestInFlightAndDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
+		for _, who := range []string{"a", "b", "c", "d"} {
+			s.ask(who, of(2*second), map[string]time.Duration{"a": 5 * second}[who])
+		}
+		s.wantStarts(start{"a", 0}, start{"b", 5 * second}, start{"c", 7 * second}, start{"d", 9 * second})
+	})
+}
+
+func TestOptionsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
+		for _, who := range []string{"a", "b", "c"} {
+			s.ask(who, of(0), time.Minute)
+		}
+		time.Sleep(second)
+		more := Defaults()
+		more.MaxInFlight = 2
+		s.SetOptions(more)
+		synctest.Wait()
+		time.Sleep(second)
+		s.SetOptions(Defaults())
+		synctest.Wait()
+		s.ask("d", of(0), 0)
+		s.wantStarts(start{"a", 0}, start{"b", second}, start{"c", 2 * second}, start{"d", 2 * second})
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, test := range []struct {
+		value, date string
+		want        time.Duration // negative: none
+	}{
+		{"120", "", 2 * time.Minute},
+		{" 1 ", "", second},
+		{"0", "", 0},
+		{"99999999999999999999999999", "", 24 * time.Hour},
+		{"4294967295", "", 24 * time.Hour},
+		{"86401", "", 24 * time.Hour},
+		{"Fri, 02 Jan 2026 03:05:05 GMT", "", time.Minute},
+		{"Friday, 02-Jan-26 03:05:05 GMT", "", time.Minute},
+		{"Fri, 02 Jan 2026 03:05:05 GMT", "Fri, 02 Jan 2026 03:04:35 GMT", 30 * second}, // a clock that goes ahead
+		{"Fri, 02 Jan 2026 03:05:05 GMT", "today", time.Minute},
+		{"Fri, 02 Jan 2026 03:00:00 GMT", "", 0},
+		{"Fri, 31 Dec 9999 23:59:59 GMT", "", 24 * time.Hour},
+		{"Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT", 24 * time.Hour},
+		{"Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", 0},
+		{"", "", -1}, {"-1", "", -1}, {"+1", "", -1}, {"1.5", "", -1}, {"1e3", "", -1}, {"soon", "", -1}, {"120, 60", "", -1},
+	} {
+		h := http.Header{"Retry-After": {test.value}, "Date": {test.date}}
+		got, ok := RetryAfter(h, now)
+		if ok != (test.want >= 0) || ok && got != test.want {
+			t.Errorf("%q after %q: %v, %v; want %v", test.value, test.date, got, ok, test.want)
+		}
+	}
+	if _, ok := RetryAfter(http.Header{}, now); ok {
+		t.Error("no Retry-After says something")
+	}
+}
+
+// BenchmarkUnpaced is what a request costs that need not wait.
+func BenchmarkUnpaced(b *testing.B) {
+	for name, held := range map[string]bool{"held=none": false, "held=another": true} {
+		b.Run(name, func(b *testing.B) {
+			p, err := New(Defaults(), "", zerolog.Nop(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if held {
+				p.Hold(of(0), 24*time.Hour)
+			}
+			r := of(0)
+			r.Origin = "https://example.org"
+			b.ReportAllocs()
+			for b.Loop() {
+				place, err := p.Wait(context.Background(), r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				place.Leave()
+			}
+		})
+	}
+}
+
+// BenchmarkTurn is a request that has waited its delay out.
+func BenchmarkTurn(b *testing.B) {
+	p, err := New(Defaults(), "", zerolog.Nop(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Wait(context.Background(), of(1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

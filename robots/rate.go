@@ -1,0 +1,97 @@
+package robots
+
+import (
+	"strings"
+	"time"
+)
+
+// A rate is what a Request-rate line asks for: so many requests in so long, maybe
+// between two times of the day alone. No standard has it; the syntax is that of the
+// extended standard of 1996, "1/10s", "30/1m 0900-1659".
+type rate struct {
+	delay    time.Duration // between the starts of two requests
+	from, to int16         // minutes of the day in UTC, both included; to may be before from
+}
+
+const dayMinutes = 24 * 60
+
+// always reports whether the rate is one for the whole day.
+func (r rate) always() bool { return r.from == 0 && r.to == dayMinutes-1 }
+
+// holds reports whether the rate is one for this time since midnight.
+func (r rate) holds(at time.Duration) bool {
+	minute := int16(at / time.Minute % dayMinutes)
+	if r.from > r.to { // over midnight
+		return minute >= r.from || minute <= r.to
+	}
+	return r.from <= minute && minute <= r.to
+}
+
+// maxRates is how many rates of a group count: one for each hour.
+const maxRates = 24
+
+// addRates appends to rates those of more that may ever count. It does not write to
+// what lies behind rates, which groups share.
+func addRates(rates []rate, more ...rate) []rate {
+	if len(rates) == 0 {
+		return more
+	}
+	for _, r := range more {
+		if n := len(rates); n == maxRates || n > 0 && rates[n-1].always() {
+			break
+		}
+		rates = append(rates[:len(rates):len(rates)], r)
+	}
+	return rates
+}
+
+// parseRate reads REQUESTS/TIME, in which the time is in seconds or has one of the
+// units s, m and h, and the hours after it, if there are any. A rate of no requests,
+// or in no time, is none.
+func parseRate(s string) (rate, bool) {
+	requests, rest, _ := strings.Cut(s, "/")
+	rest = trimSpace(rest)
+	end := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
+	unit, hours := cutUnit(trimSpace(rest[end:]))
+	n, ok := parseNumber(trimSpace(requests))
+	length, ok2 := parseNumber(rest[:end])
+	if !ok || !ok2 || n == 0 || length == 0 {
+		return rate{}, false
+	}
+	r := rate{delay: seconds(length * unit / n), to: dayMinutes - 1}
+	if hours != "" {
+		from, to, _ := strings.Cut(hours, "-")
+		r.from, ok = parseMinute(from)
+		r.to, ok2 = parseMinute(to)
+	}
+	return r, ok && ok2
+}
+
+// cutUnit takes the unit of time, in seconds, from the beginning of s.
+func cutUnit(s string) (unit float64, rest string) {
+	unit = 1
+	switch {
+	case hasPrefixFold(s, "s"):
+	case hasPrefixFold(s, "m"):
+		unit = 60
+	case hasPrefixFold(s, "h"):
+		unit = 60 * 60
+	default:
+		return unit, s
+	}
+	return unit, trimSpace(s[1:])
+}
+
+// parseMinute reads a time of day, 0930 or 09:30; 2400 is the day's last minute.
+func parseMinute(s string) (int16, bool) {
+	s = strings.Replace(trimSpace(s), ":", "", 1)
+	if len(s) != 4 || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	digit := func(i int) int16 { return int16(s[i] - '0') }
+	hour, minute := digit(0)*10+digit(1), digit(2)*10+digit(3)
+	if hour > 24 || minute > 59 || hour == 24 && minute > 0 {
+		return 0, false
+	}
+	return min(hour*60+minute, dayMinutes-1), true
+}
