@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 type redisServer struct {
 	t      *testing.T
 	socket string
+	kill   func() // ends what start has started
 }
 
 // newRedis says where a Redis will be. It asks for the password "sesame".
@@ -24,7 +26,7 @@ func newRedis(t *testing.T) *redisServer {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("this machine has no redis-server; install Debian's package redis-server")
 	}
-	return &redisServer{t, filepath.Join(t.TempDir(), "redis.sock")}
+	return &redisServer{t: t, socket: filepath.Join(t.TempDir(), "redis.sock")}
 }
 
 // start returns when the server serves.
@@ -35,10 +37,11 @@ func (s *redisServer) start() {
 	out, err := command.StdoutPipe()
 	must(s.t, err)
 	must(s.t, command.Start())
-	s.t.Cleanup(func() {
+	s.kill = sync.OnceFunc(func() {
 		command.Process.Kill()
 		command.Wait()
 	})
+	s.t.Cleanup(s.kill)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if strings.Contains(lines.Text(), "eady to accept connections") {
 			return
