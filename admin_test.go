@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,6 +127,16 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 		}
 		wantSame(t, "limit "+limit, seen, origins)
 	}
+	part := strings.TrimPrefix(origins[3], "http://127.0.0.1")
+	for query, want := range map[string]int{"q=" + part: 1, "q=HTTP://127": 5, "q=nobody": 0, "q=http&limit=2": 2, "after=" + url.QueryEscape(slices.Max(origins)): 0} {
+		page := w.ask("/api/v1/policies?" + query)
+		if found := page["policies"].([]any); len(found) != want || page["next"] != nil != (query == "q=http&limit=2") {
+			t.Errorf("%s: %v", query, page)
+		}
+	}
+	w.ask("/api/v1/policy?origin="+url.QueryEscape(origins[0])).want(t, "state", "fresh")
+	w.curl("http://" + deadAddress + "/")
+	w.ask("/api/v1/policy?origin=http://"+deadAddress).want(t, "state", "unreachable")
 }
 
 func TestErrorsOfTheAPI(t *testing.T) {

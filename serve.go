@@ -79,18 +79,17 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	reloader := &reloader{load: load, log: h.log, gate: g, pacer: h.pacer, keeper: h.keeper, server: server, started: cfg, current: cfg}
 	reloader.onHangup(ctx)
 	var ready atomic.Bool
-	adminServer := &http.Server{
-		Handler: admin.New(admin.Setup{
-			Listen:  cfg.AdminListen,
-			Gate:    g,
-			Known:   h.keeper,
-			CA:      ca.PEM(),
-			Metrics: h.metrics,
-			Ready:   ready.Load,
-			Reload:  reloader.reload,
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
+	panel := admin.New(admin.Setup{
+		Listen:  cfg.AdminListen,
+		Gate:    g,
+		Known:   h.keeper,
+		CA:      ca.PEM(),
+		Metrics: h.metrics,
+		Ready:   ready.Load,
+		Reload:  reloader.reload,
+	})
+	defer panel.Close()
+	adminServer := &http.Server{Handler: panel, ReadHeaderTimeout: 10 * time.Second}
 
 	listener, err := listen(cfg.Listen, "--listen")
 	if err != nil {
@@ -127,6 +126,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	if err := server.Shutdown(grace); err != nil {
 		h.log.Warn().Err(err).Msg("requests were broken off: shutdown_grace is over")
 	}
+	panel.Close()
 	adminServer.Close()
 	return group.Wait()
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -46,8 +48,23 @@ type Known interface {
 	Forget(ctx context.Context, origin robots.Origin) error
 }
 
-// New makes the admin server's handler.
-func New(s Setup) http.Handler {
+// Admin is the admin server's handler. Make one with [New].
+type Admin struct {
+	Setup
+	http.Handler
+	ledger *ledger
+	began  time.Time
+	now    func() time.Time
+
+	unwatch func()
+	close   sync.Once
+	closed  chan struct{}
+}
+
+// New makes the admin server's handler, which watches the gate from now on. The
+// caller closes it.
+func New(s Setup) *Admin {
+	a := &Admin{Setup: s, ledger: newLedger(), began: time.Now(), now: time.Now, closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "alive\n")
@@ -64,8 +81,18 @@ func New(s Setup) http.Handler {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		w.Write(s.CA)
 	})
-	mux.Handle("/api/v1/", s.onlyLocalNames(s.api()))
-	return mux
+	mux.Handle("/api/v1/", s.onlyLocalNames(a.api()))
+	a.Handler = mux
+	a.unwatch = s.Gate.Watch(a.ledger.enter)
+	return a
+}
+
+// Close ends the watching, the gate's and that of all who get live decisions.
+func (a *Admin) Close() {
+	a.close.Do(func() {
+		a.unwatch()
+		close(a.closed)
+	})
 }
 
 func writeText(w http.ResponseWriter, status int, text string) {

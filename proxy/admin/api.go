@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,14 +15,19 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-func (s Setup) api() http.Handler {
+func (a *Admin) api() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/verdict", s.verdict)
-	mux.HandleFunc("GET /api/v1/policy", s.policy)
-	mux.HandleFunc("DELETE /api/v1/policy", s.forget)
-	mux.HandleFunc("GET /api/v1/policies", s.policies)
-	mux.HandleFunc("GET /api/v1/history", s.history)
-	mux.HandleFunc("POST /api/v1/reload", s.reload)
+	mux.HandleFunc("GET /api/v1/verdict", a.verdict)
+	mux.HandleFunc("GET /api/v1/policy", a.policy)
+	mux.HandleFunc("DELETE /api/v1/policy", a.forget)
+	mux.HandleFunc("GET /api/v1/policies", a.policies)
+	mux.HandleFunc("GET /api/v1/history", a.history)
+	mux.HandleFunc("GET /api/v1/rules", a.rules)
+	mux.HandleFunc("GET /api/v1/decisions", a.decisions)
+	mux.HandleFunc("GET /api/v1/decisions/stream", a.stream)
+	mux.HandleFunc("GET /api/v1/activity", a.activity)
+	mux.HandleFunc("GET /api/v1/identities", a.identities)
+	mux.HandleFunc("POST /api/v1/reload", a.reload)
 	// A page of another site may have its visitor's browser send a DELETE.
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,16 +66,15 @@ func (m *muteWriter) WriteHeader(status int)      { m.status = status }
 func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 
 // verdict judges a URL for an agent, or for the default identity.
-func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	target, err := robots.ParseTarget(query.Get("url"))
+func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
+	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
 	if err != nil {
 		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("url: %v", err))
 		return
 	}
-	v, err := s.Gate.Decide(r.Context(), gate.Ask{
+	v, err := a.Gate.Decide(r.Context(), gate.Ask{
 		Target: target,
-		Agents: slices.DeleteFunc(query["agent"], func(token string) bool { return token == "" }),
+		Agents: agentsOf(r),
 	})
 	if err != nil {
 		writeProblem(w, http.StatusServiceUnavailable, err.Error())
@@ -78,10 +83,15 @@ func (s Setup) verdict(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", v)
 }
 
+// agentsOf are the product tokens that a request names.
+func agentsOf(r *http.Request) []string {
+	return slices.DeleteFunc(r.URL.Query()["agent"], func(token string) bool { return token == "" })
+}
+
 // policy shows one origin's policy with its robots.txt.
-func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
-	if p := s.known(w, r); p != nil {
-		view := viewOf(p)
+func (a *Admin) policy(w http.ResponseWriter, r *http.Request) {
+	if p := a.known(w, r); p != nil {
+		view := a.viewOf(p)
 		view.Text = string(p.Text)
 		if p.File != nil {
 			view.Sitemaps = p.File.Sitemaps()
@@ -91,12 +101,12 @@ func (s Setup) policy(w http.ResponseWriter, r *http.Request) {
 }
 
 // forget drops one origin's policy.
-func (s Setup) forget(w http.ResponseWriter, r *http.Request) {
-	p := s.known(w, r)
+func (a *Admin) forget(w http.ResponseWriter, r *http.Request) {
+	p := a.known(w, r)
 	if p == nil {
 		return
 	}
-	if err := s.Known.Forget(r.Context(), p.Origin); err != nil {
+	if err := a.Known.Forget(r.Context(), p.Origin); err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
@@ -104,12 +114,12 @@ func (s Setup) forget(w http.ResponseWriter, r *http.Request) {
 }
 
 // history shows what one origin has answered over time.
-func (s Setup) history(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 	origin, ok := originOf(w, r)
 	if !ok {
 		return
 	}
-	history, err := s.Known.History(r.Context(), origin)
+	history, err := a.Known.History(r.Context(), origin)
 	switch {
 	case err != nil:
 		writeProblem(w, http.StatusInternalServerError, err.Error())
@@ -122,12 +132,12 @@ func (s Setup) history(w http.ResponseWriter, r *http.Request) {
 
 // known is the policy of the origin that a request names; nil if there is none,
 // which has been answered then.
-func (s Setup) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
+func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 	origin, ok := originOf(w, r)
 	if !ok {
 		return nil
 	}
-	p, err := s.Known.Peek(r.Context(), origin)
+	p, err := a.Known.Peek(r.Context(), origin)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return nil
@@ -148,8 +158,8 @@ func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
 }
 
 // reload reads the configuration again.
-func (s Setup) reload(w http.ResponseWriter, _ *http.Request) {
-	if err := s.Reload(); err != nil {
+func (a *Admin) reload(w http.ResponseWriter, _ *http.Request) {
+	if err := a.Reload(); err != nil {
 		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
@@ -159,22 +169,34 @@ func (s Setup) reload(w http.ResponseWriter, _ *http.Request) {
 const (
 	defaultPage = 100
 	maxPage     = 1000
+	// maxLooked is how many origins are looked at for one page of a search.
+	maxLooked = 50_000
 )
 
-// policies lists the known origins by page. A page's next is the after of the
-// one that follows.
-func (s Setup) policies(w http.ResponseWriter, r *http.Request) {
-	limit := defaultPage
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPage {
-			writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is no number from 1 to %d", text, maxPage))
-			return
-		}
-		limit = n
+// limitOf is how many things a request wants to see at most. It answers one that
+// makes no sense.
+func limitOf(w http.ResponseWriter, r *http.Request, most int) (limit int, ok bool) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return defaultPage, true
 	}
-	// One more than is shown tells whether there is a next page.
-	known, err := s.Known.Policies(r.Context(), r.URL.Query().Get("after"), limit+1)
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > most {
+		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is no number from 1 to %d", text, most))
+		return 0, false
+	}
+	return limit, true
+}
+
+// policies lists the known origins by page, those with q in them. A page's next is
+// the after of the one that follows.
+func (a *Admin) policies(w http.ResponseWriter, r *http.Request) {
+	limit, ok := limitOf(w, r, maxPage)
+	if !ok {
+		return
+	}
+	query := r.URL.Query()
+	found, next, err := a.search(r.Context(), strings.ToLower(query.Get("q")), query.Get("after"), limit)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
@@ -182,19 +204,48 @@ func (s Setup) policies(w http.ResponseWriter, r *http.Request) {
 	page := struct {
 		Policies []policyView `json:"policies"`
 		Next     string       `json:"next,omitempty"`
-	}{Policies: []policyView{}}
-	for _, p := range known[:min(len(known), limit)] {
-		page.Policies = append(page.Policies, viewOf(p))
-	}
-	if len(known) > limit {
-		page.Next = page.Policies[limit-1].Origin
+	}{[]policyView{}, next}
+	for _, p := range found {
+		page.Policies = append(page.Policies, a.viewOf(p))
 	}
 	writeJSON(w, http.StatusOK, "application/json", page)
+}
+
+// search finds up to limit policies whose origins have part in them, of those after
+// the origin given. next is where to go on; "" where nothing follows. It gives up
+// after maxLooked, with fewer than there are.
+func (a *Admin) search(ctx context.Context, part, after string, limit int) (found []*policy.Policy, next string, err error) {
+	page := limit + 1 // one more than is shown tells whether there is a next page
+	if part != "" {
+		page = maxPage
+	}
+	for looked := 0; looked < maxLooked; looked += page {
+		known, err := a.Known.Policies(ctx, after, page)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, p := range known {
+			origin := p.Origin.String()
+			if !strings.Contains(origin, part) {
+				after = origin
+				continue
+			}
+			if len(found) == limit {
+				return found, after, nil
+			}
+			found, after = append(found, p), origin
+		}
+		if len(known) < page {
+			return found, "", nil
+		}
+	}
+	return found, after, nil
 }
 
 // policyView is a policy as the API shows it.
 type policyView struct {
 	Origin           string         `json:"origin"`
+	State            state          `json:"state"`
 	Outcome          policy.Outcome `json:"outcome"`
 	Status           int            `json:"status,omitempty"`
 	Cause            string         `json:"cause,omitempty"`
@@ -208,9 +259,10 @@ type policyView struct {
 }
 
 // viewOf leaves out what is in the text: a page of texts may be half a gigabyte.
-func viewOf(p *policy.Policy) policyView {
+func (a *Admin) viewOf(p *policy.Policy) policyView {
 	return policyView{
 		Origin:           p.Origin.String(),
+		State:            stateOf(p, a.now()),
 		Outcome:          p.Outcome,
 		Status:           p.Status,
 		Cause:            p.Cause,
@@ -220,6 +272,29 @@ func viewOf(p *policy.Policy) policyView {
 		NextTry:          p.NextTry.UTC(),
 		SHA256:           p.SHA256,
 	}
+}
+
+// state says in a word how a policy stands.
+type state string
+
+const (
+	fresh       state = "fresh"
+	due         state = "due"         // the next request has it fetched again, and does not wait
+	expired     state = "expired"     // the next request has it fetched again, and waits for that
+	unreachable state = "unreachable" // the last fetch has failed
+)
+
+func stateOf(p *policy.Policy, now time.Time) state {
+	left := p.ExpiresAt.Sub(now)
+	switch {
+	case !p.UnreachableSince.IsZero():
+		return unreachable
+	case left <= 0:
+		return expired
+	case left <= p.ExpiresAt.Sub(p.FetchedAt)/4:
+		return due
+	}
+	return fresh
 }
 
 // problem is an error of the API (RFC 9457).

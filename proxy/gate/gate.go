@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -210,6 +211,12 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
 	id, name := g.rules.Load().Identities.Identify(&a)
 	return name, id.Tokens(a.UserAgent())
+}
+
+// Identities yields those that requests are told apart by now, by name, in the order in
+// which they are tried; the default comes last. They must not be changed.
+func (g *Gate) Identities() iter.Seq2[string, *identity.Identity] {
+	return g.rules.Load().Identities.All()
 }
 
 // Passage is a request that has been judged, from the gate to its end.

@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -98,6 +99,19 @@ func (t *Table) Identify(a *Asker) (*Identity, string) {
 		}
 	}
 	return &t.Default, DefaultName
+}
+
+// All yields the identities by name in the order in which they are tried, and the
+// default at the end.
+func (t *Table) All() iter.Seq2[string, *Identity] {
+	return func(yield func(string, *Identity) bool) {
+		for i := range t.Entries {
+			if !yield(t.Entries[i].Name, &t.Entries[i].Identity) {
+				return
+			}
+		}
+		yield(DefaultName, &t.Default)
+	}
 }
 
 // Certain returns the identity that every request in a tunnel will have, as far as

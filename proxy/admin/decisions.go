@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"robotsproxy/proxy/gate"
+)
+
+// A filter says which decisions somebody wants to see.
+type filter struct {
+	identity string
+	verdict  gate.Judgment
+	host     string // a part of host:port
+}
+
+// filterOf is the filter that a request names. It answers one that makes no sense.
+func filterOf(w http.ResponseWriter, r *http.Request) (filter, bool) {
+	query := r.URL.Query()
+	f := filter{query.Get("identity"), gate.Judgment(query.Get("verdict")), strings.ToLower(query.Get("host"))}
+	switch f.verdict {
+	case "", gate.Allowed, gate.Disallowed:
+		return f, true
+	}
+	writeProblem(w, http.StatusBadRequest, "verdict: it is "+string(gate.Allowed)+" or "+string(gate.Disallowed))
+	return f, false
+}
+
+func (f *filter) holds(d *gate.Decision) bool {
+	_, host, _ := strings.Cut(d.Origin, "://")
+	return (f.identity == "" || f.identity == d.Identity) &&
+		(f.verdict == "" || f.verdict == d.Judgment) &&
+		strings.Contains(host, f.host)
+}
+
+// decisions shows the last decisions, the newest first.
+func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
+	limit, ok := limitOf(w, r, kept)
+	if !ok {
+		return
+	}
+	f, ok := filterOf(w, r)
+	if !ok {
+		return
+	}
+	newest := a.ledger.newest()
+	buf := make([]gate.Decision, kept)
+	n, _ := a.ledger.after(newest-min(newest, kept), buf)
+	found := slices.DeleteFunc(buf[:n], func(d gate.Decision) bool { return !f.holds(&d) })
+	slices.Reverse(found)
+	writeJSON(w, http.StatusOK, "application/json", struct {
+		Decisions []gate.Decision `json:"decisions"`
+		LastID    string          `json:"last_id"`
+	}{found[:min(len(found), limit)], a.eventID(newest)})
+}
+
+// activity shows how many requests ended in each minute of the last hour.
+func (a *Admin) activity(w http.ResponseWriter, _ *http.Request) {
+	type minuteView struct {
+		Time    time.Time `json:"time"`
+		Allowed uint64    `json:"allowed"`
+		Refused uint64    `json:"refused"`
+		Waited  uint64    `json:"waited"`
+	}
+	var view struct {
+		Minutes [hour]minuteView `json:"minutes"`
+	}
+	for i, m := range a.ledger.lastHour(a.now()) {
+		view.Minutes[i] = minuteView{time.Unix(m.number*60, 0).UTC(), m.allowed, m.refused, m.waited}
+	}
+	writeJSON(w, http.StatusOK, "application/json", view)
+}

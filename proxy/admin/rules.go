@@ -1,0 +1,72 @@
+package admin
+
+import (
+	"cmp"
+	"net/http"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/robots"
+)
+
+// rules shows an origin's robots.txt line by line: which of them address an agent,
+// and how often each has decided.
+func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
+	p := a.known(w, r)
+	if p == nil {
+		return
+	}
+	tokens := agentsOf(r)
+	if len(tokens) == 0 {
+		_, tokens = a.Gate.Identify(gate.Ask{}.Asker)
+	}
+	type lineView struct {
+		Line  int    `json:"line"`
+		Text  string `json:"text"`
+		Rule  bool   `json:"rule,omitempty"`
+		Group bool   `json:"group,omitempty"`
+		Hits  uint64 `json:"hits,omitempty"`
+	}
+	view := struct {
+		Origin string     `json:"origin"`
+		SHA256 string     `json:"sha256,omitempty"`
+		Agents []string   `json:"agents"`
+		Agent  string     `json:"agent,omitempty"`
+		Group  string     `json:"group,omitempty"`
+		Lines  []lineView `json:"lines"`
+	}{Origin: p.Origin.String(), SHA256: p.SHA256, Agents: tokens, Lines: []lineView{}}
+	if p.File != nil {
+		if group, token := p.File.Group(tokens); group != nil {
+			view.Agent, view.Group = token, group.Name()
+		}
+		for i, l := range robots.Lines(p.Text, tokens) {
+			shown := lineView{Line: i + 1, Text: l.Text, Rule: l.Rule, Group: l.Group}
+			if l.Rule {
+				shown.Hits = a.ledger.hitsOf(line{view.Origin, view.SHA256, shown.Line})
+			}
+			view.Lines = append(view.Lines, shown)
+		}
+	}
+	writeJSON(w, http.StatusOK, "application/json", view)
+}
+
+// identities shows who requests are told apart as, in the order in which they are
+// tried; the default comes last. How they are matched is not shown: it may tell
+// users' names.
+func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
+	type identityView struct {
+		Name          string   `json:"name"`
+		ProductTokens []string `json:"product_tokens"`
+		UserAgent     string   `json:"user_agent,omitempty"`
+		From          string   `json:"from,omitempty"`
+		Mode          string   `json:"mode"`
+	}
+	var view struct {
+		Identities []identityView `json:"identities"`
+	}
+	for name, id := range a.Gate.Identities() {
+		view.Identities = append(view.Identities, identityView{
+			name, append([]string{}, id.ProductTokens...), id.UserAgent, id.From, cmp.Or(string(id.Mode), "enforce"),
+		})
+	}
+	writeJSON(w, http.StatusOK, "application/json", view)
+}

@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"robotsproxy/proxy/gate"
+)
+
+// Streams look for what is new in the ledger as often as this, so that nobody who
+// decides has to wait for those who watch.
+const (
+	often     = 100 * time.Millisecond
+	heartbeat = 15 * time.Second
+	patience  = 30 * time.Second // for a watcher that takes nothing
+)
+
+// stream sends decisions as they are made, as server-sent events. A watcher that
+// comes back, or names an event by "after", gets what it has missed and is still
+// kept; one that is too slow is told how many it has missed.
+func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
+	f, ok := filterOf(w, r)
+	if !ok {
+		return
+	}
+	at := a.ledger.newest()
+	last := r.Header.Get("Last-Event-ID")
+	if last == "" {
+		last = r.URL.Query().Get("after")
+	}
+	if last != "" {
+		at = min(at, a.numberOf(last))
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold back what comes
+	if r.Method == http.MethodHead {
+		return
+	}
+	s := &eventStream{Admin: a, filter: f, at: at, to: w}
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for s.send() == nil {
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		case <-a.closed:
+			return
+		}
+	}
+}
+
+// An eventStream is what one watcher gets.
+type eventStream struct {
+	*Admin
+	filter filter
+	to     http.ResponseWriter
+
+	at    uint64 // the number of the last decision that has been looked at
+	wrote time.Time
+	buf   [64]gate.Decision
+	text  bytes.Buffer
+}
+
+// send writes what is new. An error says that the watcher has left.
+func (s *eventStream) send() error {
+	if s.wrote.IsZero() {
+		s.text.WriteString("retry: 1000\n\n")
+	}
+	for more := true; more; {
+		for more && s.text.Len() < 64<<10 {
+			more = s.take()
+		}
+		if s.text.Len() == 0 && time.Since(s.wrote) > heartbeat {
+			s.text.WriteString(":\n\n")
+		}
+		if s.text.Len() == 0 {
+			return nil
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take turns some of what is new into text, and reports whether there is more.
+func (s *eventStream) take() (more bool) {
+	n, missed := s.ledger.after(s.at, s.buf[:])
+	s.at += missed
+	if missed > 0 {
+		fmt.Fprintf(&s.text, "event: dropped\nid: %s\ndata: {\"dropped\":%d}\n\n", s.eventID(s.at), missed)
+	}
+	encoder := json.NewEncoder(&s.text)
+	encoder.SetEscapeHTML(false)
+	for i := range s.buf[:n] {
+		s.at++
+		if d := &s.buf[i]; s.filter.holds(d) {
+			fmt.Fprintf(&s.text, "id: %s\ndata: ", s.eventID(s.at))
+			encoder.Encode(d) // ends its line
+			s.text.WriteByte('\n')
+		}
+	}
+	return n == len(s.buf)
+}
+
+func (s *eventStream) flush() error {
+	s.wrote = time.Now()
+	out := http.NewResponseController(s.to)
+	out.SetWriteDeadline(s.wrote.Add(patience))
+	if _, err := s.text.WriteTo(s.to); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// eventID names a decision by its number and by when this process began to count.
+func (a *Admin) eventID(number uint64) string {
+	return strconv.FormatInt(a.began.UnixMilli(), 36) + "-" + strconv.FormatUint(number, 36)
+}
+
+// numberOf is the number in an event's ID; 0, which is before all that is kept, if
+// another process gave it.
+func (a *Admin) numberOf(id string) uint64 {
+	_, digits, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseUint(digits, 36, 64)
+	if err != nil || a.eventID(number) != id {
+		return 0
+	}
+	return number
+}
