@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -78,18 +75,6 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	}
 	reloader := &reloader{load: load, log: h.log, gate: g, pacer: h.pacer, keeper: h.keeper, server: server, started: cfg, current: cfg}
 	reloader.onHangup(ctx)
-	var ready atomic.Bool
-	panel := admin.New(admin.Setup{
-		Listen:  cfg.AdminListen,
-		Gate:    g,
-		Known:   h.keeper,
-		CA:      ca.PEM(),
-		Metrics: h.metrics,
-		Ready:   ready.Load,
-		Reload:  reloader.reload,
-	})
-	defer panel.Close()
-	adminServer := &http.Server{Handler: panel, ReadHeaderTimeout: 10 * time.Second}
 
 	listener, err := listen(cfg.Listen, "--listen")
 	if err != nil {
@@ -101,15 +86,24 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	version, _ := buildVersion()
 	own := []net.Addr{listener.Addr()}
 	serving := h.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", listener.Addr())
+	var ready atomic.Bool
+	var adminServer *adminServer // nil: none is wanted
 	if cfg.AdminListen != "" {
-		adminListener, err := listen(cfg.AdminListen, "--admin-listen")
+		adminServer, err = openAdmin(cfg, h.log, admin.Setup{
+			Gate:    g,
+			Known:   h.keeper,
+			CA:      ca.PEM(),
+			Metrics: h.metrics,
+			Ready:   ready.Load,
+			Reload:  reloader.reload,
+		})
 		if err != nil {
 			listener.Close()
 			return err
 		}
-		serving.Stringer("admin_listen", adminListener.Addr())
-		own = append(own, adminListener.Addr())
-		group.Go(func() error { return serveAdmin(adminServer, adminListener) })
+		serving.Stringer("admin_listen", adminServer.listener.Addr())
+		own = append(own, adminServer.listener.Addr())
+		group.Go(adminServer.serve)
 	}
 	h.transport.Own(own...)
 	group.Go(func() error { return server.Serve(listener) })
@@ -126,16 +120,10 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	if err := server.Shutdown(grace); err != nil {
 		h.log.Warn().Err(err).Msg("requests were broken off: shutdown_grace is over")
 	}
-	panel.Close()
-	adminServer.Close()
-	return group.Wait()
-}
-
-func serveAdmin(server *http.Server, l net.Listener) error {
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the admin server: %w", err)
+	if adminServer != nil {
+		adminServer.close()
 	}
-	return nil
+	return group.Wait()
 }
 
 func listen(address, flag string) (net.Listener, error) {

@@ -32,8 +32,9 @@ const patience = 20 * time.Second
 // world is the built program as it runs, with a folder of its own.
 type world struct {
 	t      *testing.T
-	dir    string // its data directory
-	config string // its configuration file
+	dir    string   // its data directory
+	config string   // its configuration file
+	vars   []string // of its environment, besides those that all have
 
 	origins string // a file with the certificate of https origins
 
@@ -93,7 +94,7 @@ func (w *world) runWith(flags ...string) {
 	w.exited, w.judged = make(chan struct{}), false
 	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
 	w.command.Stderr = w.log
-	w.command.Env = []string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}
+	w.command.Env = append([]string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}, w.vars...)
 	must(w.t, w.command.Start())
 	go func(command *exec.Cmd, exited chan struct{}) {
 		command.Wait()

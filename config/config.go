@@ -16,6 +16,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
@@ -28,6 +29,7 @@ type Config struct {
 	Name            string            `yaml:"name"`
 	Listen          string            `yaml:"listen"`
 	AdminListen     string            `yaml:"admin_listen"` // "" means no admin server
+	AdminToken      admin.Token       `yaml:"admin_token"`
 	DataDir         string            `yaml:"data_dir,path"`
 	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
 	Log             Log               `yaml:"log"`

@@ -23,7 +23,10 @@ import (
 type Setup struct {
 	// Listen is the address that the server listens on, as configured: its
 	// host is a name to which the API answers.
-	Listen  string
+	Listen string
+	// Token is what the API asks for. Without one it answers under names of this
+	// server alone.
+	Token   Token
 	Gate    *gate.Gate
 	Known   Known
 	CA      []byte // the CA certificate in PEM
@@ -81,7 +84,7 @@ func New(s Setup) *Admin {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		w.Write(s.CA)
 	})
-	mux.Handle("/api/v1/", s.onlyLocalNames(a.api()))
+	mux.Handle("/api/v1/", a.guard(a.api()))
 	a.Handler = mux
 	a.unwatch = s.Gate.Watch(a.ledger.enter)
 	return a
@@ -101,22 +104,14 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Write([]byte(text))
 }
 
-// onlyLocalNames refuses requests under a foreign name: a web page whose name
-// has been made to point here (DNS rebinding) would otherwise read the API by
-// its visitor's browser.
-func (s Setup) onlyLocalNames(next http.Handler) http.Handler {
-	own, _, _ := net.SplitHostPort(s.Listen)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		host = strings.Trim(host, "[]")
-		_, err := netip.ParseAddr(host)
-		if err != nil && !strings.EqualFold(host, "localhost") && (own == "" || !strings.EqualFold(host, own)) {
-			writeProblem(w, http.StatusForbidden, "this API answers to IP addresses, localhost and the name in admin_listen, not to "+host)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+// isOwnName reports whether a request under this name may be meant for this server: by
+// an IP address, as localhost, or as it is configured.
+func (a *Admin) isOwnName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	own, _, _ := net.SplitHostPort(a.Listen)
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }

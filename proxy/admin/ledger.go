@@ -27,7 +27,11 @@ func newLedger() *ledger { return &ledger{hits: newHits()} }
 // enter writes down a decision. It is on every request's way: it copies, counts and
 // is done.
 func (l *ledger) enter(d gate.Decision) {
-	d.Method, d.Agent, d.URL, d.Rule, d.Error = clip(d.Method), clip(d.Agent), clip(d.URL), clip(d.Rule), clip(d.Error)
+	d.Agent = strings.Clone(clip(d.Agent)) // from a header that may be long
+	if len(d.URL) > longest {
+		d.Method = strings.Clone(clip(d.Method)) // from the same line
+	}
+	d.URL, d.Rule, d.Error = clip(d.URL), clip(d.Rule), clip(d.Error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
@@ -39,13 +43,11 @@ func (l *ledger) enter(d gate.Decision) {
 // longest is how much of a text is kept. A client may send URLs of 64 KiB.
 const longest = 2048
 
-// clip cuts a text. What it returns holds on to none that is longer: many are a part
-// of a header.
 func clip(s string) string {
-	if len(s) > longest {
-		return strings.ToValidUTF8(s[:longest], "") + "…"
+	if len(s) <= longest {
+		return s
 	}
-	return strings.Clone(s)
+	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
 
 // newest is the number of the last decision; 0 if there is none.
