@@ -24,7 +24,7 @@ unit:
 	cd configs && go test -timeout 10m ./...
 
 # command:package, as Debian names them; a file may stand for a command
-NEEDS = gcc:gcc gcc:libc6-dev curl:curl scrapy:python3-scrapy openssl:openssl vsftpd:vsftpd redis-server:redis-server chromium:chromium systemd-analyze:systemd
+NEEDS = gcc:gcc gcc:libc6-dev curl:curl scrapy:python3-scrapy openssl:openssl vsftpd:vsftpd redis-server:redis-server chromium:chromium systemd-analyze:systemd promtool:prometheus
 
 deps:
 	@missing=; for need in $(NEEDS); do \

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -55,6 +57,49 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is missing", series)
 		}
 	}
+	if _, text := w.get("/metrics"); !regexp.MustCompile(`(?m)^robotsproxy_build_info\{commit="\w+",goversion="` + regexp.QuoteMeta(runtime.Version()) + `",version="\S+"\} 1$`).MatchString(text) {
+		t.Error("robotsproxy_build_info is missing")
+	}
+}
+
+func TestMetricsOfErrors(t *testing.T) {
+	w := start(t, `overrides: [{origin: "*://*", verdict: allow}]
+upstream: {deny: [192.0.2.1], response_header_timeout: 300ms, ca_file: ORIGINS}
+https: {passthrough: [127.0.0.1]}
+cache: {store: redis, redis_url: "redis://`+deadAddress+`"}`)
+	o := newOrigin(t, "http", shop(), func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/late":
+			<-r.Context().Done()
+		case "/cut":
+			io.WriteString(w, "some")
+			http.NewResponseController(w).Flush()
+			fallthrough
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	})
+	for _, url := range []string{
+		o.URL + "/none", o.URL + "/cut", o.URL + "/late",
+		"http://" + deadAddress + "/", "https://" + deadAddress + "/", "http://nobody.invalid/", "http://192.0.2.1/", "http://" + w.admin + "/",
+	} {
+		w.curl(url)
+	}
+	for kind, want := range map[string]string{
+		"http_response_incomplete": "2", "http_response_timeout": "1", "connection_refused": "2", "dns_error": "1",
+		"destination_ip_prohibited": "1", "proxy_loop_detected": "1", "tls_certificate_error": "0", "connection_timeout": "0",
+	} {
+		w.wantMetric(`robotsproxy_upstream_errors_total{error="`+kind+`"}`, want)
+	}
+
+	w.wantMetric(`robotsproxy_store_errors_total{operation="list"}`, "0")
+	if status, _ := w.get("/api/v1/policies"); status != 500 {
+		t.Errorf("a store that is away: status %d", status)
+	}
+	w.wantMetric(`robotsproxy_store_errors_total{operation="list"}`, "1")
+	w.get("/api/v1/policy?origin=http://a.example")
+	w.wantMetric(`robotsproxy_store_errors_total{operation="get"}`, "1")
+	w.wantMetric(`robotsproxy_store_errors_total{operation="put"}`, "0")
 }
 
 func TestVerdictOfTheAPI(t *testing.T) {

@@ -42,6 +42,7 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	h.metrics.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo(),
 	)
 	var logFile io.Closer
 	if h.log, logFile, err = openLog(cfg.Log, stderr); err != nil {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -37,4 +38,16 @@ func buildVersion() (version, commit string) {
 		}
 	}
 	return version, commit
+}
+
+// newBuildInfo is a metric that is always 1 and whose labels say what runs.
+func newBuildInfo() prometheus.Collector {
+	version, commit := buildVersion()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "robotsproxy_build_info",
+		Help:        "What runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	return info
 }

@@ -9,12 +9,43 @@ import (
 	"net/textproto"
 	"strings"
 	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
+
+// cutShort is the error type of RFC 9209 2.3.12, and of what has no other.
+const cutShort = "http_response_incomplete"
+
+// failureKinds are the error types that come of origins.
+var failureKinds = []string{
+	"destination_ip_prohibited", "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
+	"tls_protocol_error", "connection_refused", "connection_timeout", "http_response_timeout", "http_protocol_error", cutShort,
+}
+
+// newFailures counts what origins fail in. All error types are there from the start.
+func newFailures(metrics prometheus.Registerer) *prometheus.CounterVec {
+	failures := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+		Name: "robotsproxy_upstream_errors_total",
+		Help: "Requests to which an origin gave no response or only a part, by the error type of RFC 9209.",
+	}, []string{"error"})
+	for _, kind := range failureKinds {
+		failures.WithLabelValues(kind)
+	}
+	return failures
+}
+
+// failed answers, and counts, a request that found no answer upstream.
+func (s *Server) failed(err error) answer {
+	a := failure(err)
+	s.failures.WithLabelValues(a.kind).Inc()
+	return a
+}
 
 // failure says how a request that found no answer upstream is answered: with
 // which status and which error type of RFC 9209 2.3.
 func failure(err error) answer {
-	a := answer{status: http.StatusBadGateway, kind: "http_response_incomplete", details: "no answer from upstream: " + err.Error()}
+	a := answer{status: http.StatusBadGateway, kind: cutShort, details: "no answer from upstream: " + err.Error()}
 	var (
 		dns      *net.DNSError
 		dial     *net.OpError

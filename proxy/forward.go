@@ -75,6 +75,9 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 		http.NewResponseController(x.client).SetReadDeadline(time.Now())
 	}
 	x.client.end()
+	if x.cut != nil && r.Context().Err() == nil { // else it is the client that has left
+		s.failures.WithLabelValues(cutShort).Inc()
+	}
 	if x.passage != nil {
 		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.failed, x.cut))
 	}
@@ -161,7 +164,7 @@ func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
 	}
 	if p.Reason == gate.Unreachable {
 		if err := s.transport.Forbids(r.Context(), p.Target.Origin); err != nil {
-			return failure(err), err
+			return s.failed(err), err
 		}
 	}
 	return refusal(&p.Verdict, time.Now()), nil
@@ -195,9 +198,10 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		return s.response(r, badRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error()))
 	case err != nil:
 		x.failed = err
-		return s.response(r, failure(err))
+		return s.response(r, s.failed(err))
 	case resp.StatusCode < 100, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
+		s.failures.WithLabelValues("http_protocol_error").Inc()
 		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})
 	}
 	x.passage.Answered(resp.StatusCode, resp.Header)

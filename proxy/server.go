@@ -63,6 +63,7 @@ type Server struct {
 
 	connections prometheus.Gauge
 	open        prometheus.Gauge // tunnels that are not read
+	failures    *prometheus.CounterVec
 	distrust    *distrust
 }
 
@@ -85,6 +86,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 			Name: "robotsproxy_tunnels",
 			Help: "Tunnels that are open and not read.",
 		}),
+		failures: newFailures(metrics),
 		distrust: newDistrust(log, metrics),
 	}
 	s.goproxy = s.newForwarder()

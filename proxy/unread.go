@@ -68,7 +68,7 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robot
 	}
 	up, err := s.transport.Dial(r.Context(), origin)
 	if err != nil {
-		a := failure(err)
+		a := s.failed(err)
 		s.answer(w, r, a)
 		passage.Done(a.status, 0, err)
 		return true

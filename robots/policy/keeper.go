@@ -84,7 +84,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
-		records:   newRecords(s.Store, s.Log),
+		records:   newRecords(s.Store, s.Log, metrics.storeErrors),
 		places:    newPlaces(s.Options.MaxFetches),
 		flights:   newFlights(),
 		metrics:   metrics,

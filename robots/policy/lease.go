@@ -32,7 +32,7 @@ func (k *Keeper) lease(ctx context.Context, origin robots.Origin) (release func(
 	}
 	release, held, err := l.Lease(ctx, origin.String(), k.opts().FetchTimeout+leaseMargin)
 	switch {
-	case err != nil:
+	case k.records.tried(ctx, leasing, err) != nil:
 		k.records.failed(ctx, err)
 		return nil, false
 	case !held:

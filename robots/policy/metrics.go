@@ -11,6 +11,7 @@ type metrics struct {
 	fetches                          *prometheus.CounterVec
 	duration                         prometheus.Histogram
 	fromMemory, fromStore, fromFetch prometheus.Counter
+	storeErrors                      *prometheus.CounterVec
 }
 
 // newMetrics registers the metrics with to, unless that is nil.
@@ -32,6 +33,13 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 		fromMemory: lookups.WithLabelValues("memory"),
 		fromStore:  lookups.WithLabelValues("store"),
 		fromFetch:  lookups.WithLabelValues("fetch"),
+		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_store_errors_total",
+			Help: "What the store of policies could not do, by operation.",
+		}, []string{"operation"}),
+	}
+	for _, op := range operations {
+		m.storeErrors.WithLabelValues(string(op))
 	}
 	for _, outcome := range []Outcome{Rules, Unavailable, Unreachable, Status} {
 		m.fetches.WithLabelValues(string(outcome)) // shown as 0 from the start
@@ -43,7 +51,7 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 		Name: "robotsproxy_policies",
 		Help: "Policies held in memory.",
 	}, func() float64 { return float64(held()) })
-	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies))
+	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies), to.Register(m.storeErrors))
 }
 
 func (m *metrics) fetched(got found) {

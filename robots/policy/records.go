@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"robotsproxy/robots/store"
@@ -20,8 +21,9 @@ const rest = 5 * time.Second
 // records is the store as a keeper uses it: one that may fail or be slow.
 // What is put is written in its own time, and found from the first moment.
 type records struct {
-	store store.Store
-	log   zerolog.Logger
+	store  store.Store
+	log    zerolog.Logger
+	errors *prometheus.CounterVec // of the store, by operation
 	// pending has what the store does not have yet. Without it an origin whose
 	// policy memory does not take would be fetched for every request.
 	pending  *store.Memory
@@ -37,10 +39,10 @@ type records struct {
 	written chan struct{} // closed when nothing more will be
 }
 
-func newRecords(s store.Store, log zerolog.Logger) *records {
+func newRecords(s store.Store, log zerolog.Logger, errors *prometheus.CounterVec) *records {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &records{
-		store: s, log: log, pending: store.NewMemory(0),
+		store: s, log: log, errors: errors, pending: store.NewMemory(0),
 		ctx: ctx, cancel: cancel,
 		writing: make(chan struct{}, 1),
 		news:    make(chan struct{}, 1), closing: make(chan struct{}), written: make(chan struct{}),
@@ -55,14 +57,15 @@ func (r *records) get(ctx context.Context, origin string) (store.Record, bool, e
 	if rec, ok, _ := r.pending.Get(ctx, origin); ok {
 		return rec, true, nil
 	}
-	return r.store.Get(ctx, origin)
+	rec, ok, err := r.store.Get(ctx, origin)
+	return rec, ok, r.tried(ctx, getting, err)
 }
 
 // list is store.Store's List.
 func (r *records) list(ctx context.Context, after string, limit int) ([]store.Record, error) {
 	pending, _ := r.pending.List(ctx, after, limit)
 	recs, err := r.store.List(ctx, after, limit)
-	if err != nil {
+	if r.tried(ctx, listing, err) != nil {
 		return nil, err
 	}
 	recs = append(pending, recs...) // of two records of one origin, the pending one is first
@@ -75,7 +78,7 @@ func (r *records) list(ctx context.Context, after string, limit int) ([]store.Re
 func (r *records) versions(ctx context.Context, origin string) ([]store.Version, error) {
 	pending, _ := r.pending.Versions(ctx, origin)
 	versions, err := r.store.Versions(ctx, origin)
-	if err != nil || len(pending) == 0 {
+	if r.tried(ctx, readingVersions, err) != nil || len(pending) == 0 {
 		return versions, err
 	}
 	last := pending[0]
@@ -98,12 +101,12 @@ func (r *records) forget(ctx context.Context, origin string) error {
 		return ctx.Err()
 	}
 	if rec, ok, _ := r.pending.Get(ctx, origin); ok {
-		if err := r.store.Put(ctx, rec); err != nil {
+		if err := r.store.Put(ctx, rec); r.tried(ctx, putting, err) != nil {
 			r.failed(ctx, err)
 		}
 		r.pending.Forget(ctx, origin)
 	}
-	return r.store.Forget(ctx, origin)
+	return r.tried(ctx, forgetting, r.store.Forget(ctx, origin))
 }
 
 // share writes rec at once, for other machines to find it. What fails is
@@ -184,7 +187,7 @@ func (r *records) keepOldest() (found, kept bool) {
 // keep writes a record that is pending, and reports whether that worked.
 func (r *records) keep(ctx context.Context, rec store.Record) bool {
 	before := r.failures.Load()
-	if err := r.store.Put(ctx, rec); err != nil {
+	if err := r.store.Put(ctx, rec); r.tried(ctx, putting, err) != nil {
 		r.failed(ctx, err)
 		return false
 	}
@@ -195,6 +198,28 @@ func (r *records) keep(ctx context.Context, rec store.Record) bool {
 	}
 	r.pending.Remove(rec)
 	return true
+}
+
+// An operation is what a store is asked to do, as metrics call it.
+type operation string
+
+const (
+	getting         operation = "get"
+	putting         operation = "put"
+	listing         operation = "list"
+	forgetting      operation = "forget"
+	readingVersions operation = "versions"
+	leasing         operation = "lease"
+)
+
+var operations = []operation{getting, putting, listing, forgetting, readingVersions, leasing}
+
+// tried counts the error that came of an operation, if there is one, and returns it.
+func (r *records) tried(ctx context.Context, op operation, err error) error {
+	if err != nil && ctx.Err() == nil { // else it is no error of the store
+		r.errors.WithLabelValues(string(op)).Inc()
+	}
+	return err
 }
 
 // failed logs the first error of reading or writing since policies could last
