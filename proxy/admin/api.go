@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,19 +16,29 @@ import (
 	"robotsproxy/robots/policy"
 )
 
+// routes are all that the API takes; openapi.json describes them.
+func (a *Admin) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /api/v1/verdict":          a.verdict,
+		"GET /api/v1/policy":           a.policy,
+		"DELETE /api/v1/policy":        a.forget,
+		"GET /api/v1/policies":         a.policies,
+		"GET /api/v1/history":          a.history,
+		"GET /api/v1/rules":            a.rules,
+		"GET /api/v1/decisions":        a.decisions,
+		"GET /api/v1/decisions/stream": a.stream,
+		"GET /api/v1/activity":         a.activity,
+		"GET /api/v1/identities":       a.identities,
+		"POST /api/v1/reload":          a.reload,
+		"GET /api/v1/openapi.json":     description,
+	}
+}
+
 func (a *Admin) api() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/verdict", a.verdict)
-	mux.HandleFunc("GET /api/v1/policy", a.policy)
-	mux.HandleFunc("DELETE /api/v1/policy", a.forget)
-	mux.HandleFunc("GET /api/v1/policies", a.policies)
-	mux.HandleFunc("GET /api/v1/history", a.history)
-	mux.HandleFunc("GET /api/v1/rules", a.rules)
-	mux.HandleFunc("GET /api/v1/decisions", a.decisions)
-	mux.HandleFunc("GET /api/v1/decisions/stream", a.stream)
-	mux.HandleFunc("GET /api/v1/activity", a.activity)
-	mux.HandleFunc("GET /api/v1/identities", a.identities)
-	mux.HandleFunc("POST /api/v1/reload", a.reload)
+	for route, handler := range a.routes() {
+		mux.HandleFunc(route, handler)
+	}
 	// A page of another site may have its visitor's browser send a DELETE.
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,6 +92,15 @@ func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, "application/json", v)
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+// description is what the API is to programs (OpenAPI 3.1).
+func description(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(openAPI)
 }
 
 // agentsOf are the product tokens that a request names.
