@@ -172,6 +172,18 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 		}
 		wantSame(t, "limit "+limit, seen, origins)
 	}
+	// A page begins where the one before ended, also if that origin has gone since.
+	slices.Sort(origins)
+	next := w.ask("/api/v1/policies?limit=2")["next"].(string)
+	w.send("DELETE", "/api/v1/policy?origin="+url.QueryEscape(next))
+	w.send("DELETE", "/api/v1/policy?origin="+url.QueryEscape(origins[0]))
+	rest := w.ask("/api/v1/policies?limit=2&after=" + url.QueryEscape(next))["policies"].([]any)
+	if next != origins[1] || len(rest) != 2 || rest[0].(map[string]any)["origin"] != origins[2] || rest[1].(map[string]any)["origin"] != origins[3] {
+		t.Errorf("after %s of %q: %v", next, origins, rest)
+	}
+	w.curl(origins[0] + "/products/1")
+	w.curl(origins[1] + "/products/1")
+
 	part := strings.TrimPrefix(origins[3], "http://127.0.0.1")
 	for query, want := range map[string]int{"q=" + part: 1, "q=HTTP://127": 5, "q=nobody": 0, "q=http&limit=2": 2, "after=" + url.QueryEscape(slices.Max(origins)): 0} {
 		page := w.ask("/api/v1/policies?" + query)

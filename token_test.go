@@ -73,6 +73,11 @@ func TestAdminToken(t *testing.T) {
 		t.Errorf("a foreign page with the token: status %d: %s", status, body)
 	}
 
+	health := exec.Command(program, "healthcheck", "--admin-listen", w.admin)
+	if out, err := health.CombinedOutput(); err != nil {
+		t.Errorf("healthcheck: %v: %s", err, out)
+	}
+
 	// Another token is one that needs a restart, and is shown nowhere.
 	w.configure("admin_token: another-secret")
 	w.signal(syscall.SIGHUP)

@@ -15,6 +15,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -29,34 +30,8 @@ func BenchmarkRequest(b *testing.B) {
 	target, _ := url.Parse(o.URL)
 
 	b.Run("by=robotsproxy", func(b *testing.B) {
-		transport, err := proxy.NewTransport(proxy.DefaultUpstream())
-		if err != nil {
-			b.Fatal(err)
-		}
-		ca, err := certs.Open(certs.Options{}, b.TempDir())
-		if err != nil {
-			b.Fatal(err)
-		}
-		rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
-		policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
-		g, err := gate.New(gate.Rules{}, policies, nil, zerolog.New(io.Discard), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		server := proxy.New(proxy.Options{Name: "bench", Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
-			g, ca, transport, zerolog.Nop(), nil)
-		if err := server.Admit(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
-			b.Fatal(err)
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(l) }()
-		ask(b, l.Addr().String(), o.URL+"/public/page")
-		server.Shutdown(context.Background())
-		<-served
+		address, _ := serveBench(b)
+		ask(b, address, o.URL+"/public/page")
 	})
 	b.Run("by=reverseproxy", func(b *testing.B) {
 		server := httptest.NewServer(&httputil.ReverseProxy{
@@ -66,6 +41,82 @@ func BenchmarkRequest(b *testing.B) {
 		defer server.Close()
 		ask(b, server.Listener.Addr().String(), o.URL+"/public/page")
 	})
+}
+
+// serveBench runs a proxy until b ends.
+func serveBench(b *testing.B) (address string, g *gate.Gate) {
+	b.Helper()
+	transport, err := proxy.NewTransport(proxy.DefaultUpstream())
+	if err != nil {
+		b.Fatal(err)
+	}
+	ca, err := certs.Open(certs.Options{}, b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
+	policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
+	g, err = gate.New(gate.Rules{}, policies, nil, zerolog.New(io.Discard), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := proxy.New(proxy.Options{Name: "bench", Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		g, ca, transport, zerolog.Nop(), nil)
+	if err := server.Admit(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
+		b.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	b.Cleanup(func() {
+		server.Shutdown(context.Background())
+		<-served
+	})
+	return l.Addr().String(), g
+}
+
+// BenchmarkWatched is what those cost who look on: nobody, an admin server that keeps
+// what is decided, and one browser that gets every decision live.
+func BenchmarkWatched(b *testing.B) {
+	page := strings.Repeat("x", 1024)
+	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
+	defer o.Close()
+	for _, by := range []string{"nobody", "admin", "browser"} {
+		b.Run("by="+by, func(b *testing.B) {
+			address, g := serveBench(b)
+			if by != "nobody" {
+				a := admin.New(admin.Setup{Gate: g})
+				defer a.Close()
+				server := httptest.NewServer(a)
+				defer server.Close()
+				if by == "browser" {
+					defer look(b, server.URL)()
+				}
+			}
+			ask(b, address, o.URL+"/public/page")
+		})
+	}
+}
+
+// look reads live decisions until stop.
+func look(b *testing.B, adminURL string) (stop func()) {
+	b.Helper()
+	resp, err := http.Get(adminURL + "/api/v1/decisions/stream")
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := make(chan int64, 1)
+	go func() {
+		n, _ := io.Copy(io.Discard, resp.Body)
+		events <- n
+	}()
+	return func() {
+		resp.Body.Close()
+		b.ReportMetric(float64(<-events)/b.Elapsed().Seconds()/1e6, "MB-watched/s")
+	}
 }
 
 // ask is b's work: many at once ask for a page through a proxy.
