@@ -90,6 +90,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	var adminServer *adminServer // nil: none is wanted
 	if cfg.AdminListen != "" {
 		adminServer, err = openAdmin(cfg, h.log, admin.Setup{
+			Proxy:   listener.Addr(),
 			Gate:    g,
 			Known:   h.keeper,
 			CA:      ca.PEM(),

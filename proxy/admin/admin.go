@@ -1,5 +1,5 @@
 // Package admin serves what operators look at: health, metrics, the CA
-// certificate and the JSON API.
+// certificate, the JSON API and the dashboard.
 package admin
 
 import (
@@ -27,6 +27,7 @@ type Setup struct {
 	// Token is what the API asks for. Without one it answers under names of this
 	// server alone.
 	Token   Token
+	Proxy   net.Addr // where the proxy listens
 	Gate    *gate.Gate
 	Known   Known
 	CA      []byte // the CA certificate in PEM
@@ -85,6 +86,7 @@ func New(s Setup) *Admin {
 		w.Write(s.CA)
 	})
 	mux.Handle("/api/v1/", a.guard(a.api()))
+	mux.Handle("/", a.guard(s.dashboard()))
 	a.Handler = mux
 	a.unwatch = s.Gate.Watch(a.ledger.enter)
 	return a

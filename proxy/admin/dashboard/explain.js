@@ -1,0 +1,75 @@
+// Explain: what a bot may do with a URL, and which line of which file says so.
+
+import { get } from "./api.js";
+import { byId, date, el, facts, fill, foreign, hush, plain, route, tell } from "./dom.js";
+import { fileOf } from "./file.js";
+import { identities } from "./identities.js";
+import { because, chip, explanation, kindOf } from "./words.js";
+
+let asking = new AbortController();
+
+export function start() {
+  const form = byId("question");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const to = route("explain", { url: form.elements.url.value.trim(), agent: form.elements.agent.value.split(/[\s,]+/) });
+    if (to === location.hash) show(new URLSearchParams(to.split(/\?(.*)/s)[1]));
+    else location.hash = to;
+  });
+}
+
+export const hide = () => asking.abort();
+
+export async function show(query) {
+  asking.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  const form = byId("question"), url = query.get("url") ?? "", agent = query.getAll("agent");
+  form.elements.url.value = url;
+  form.elements.agent.value = agent.join(" ");
+  hush(byId("explain-notice"));
+  fill(byId("explained"));
+  suggest();
+  if (!url) return;
+  fill(byId("explained"), el("p", { class: "empty" }, "Asking …"));
+  try {
+    const verdict = await get("verdict", { url, agent }, signal);
+    const view = verdict.line && verdict.robots_sha256 ? await get("rules", { origin: verdict.origin, agent }, signal) : null;
+    fill(byId("explained"), answer(verdict, view && view.sha256 === verdict.robots_sha256 ? view.lines : []));
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    fill(byId("explained"));
+    tell(byId("explain-notice"), problem);
+  }
+}
+
+// suggest offers the tokens of the identities.
+async function suggest() {
+  fill(byId("known-agents"), (await identities()).filter(({ product_tokens: own }) => own?.length)
+    .map(({ name, product_tokens: own }) => el("option", { value: own.join(" ") }, plain(name, 60))));
+}
+
+function answer(v, lines) {
+  const kind = kindOf(v), list = el("dl", { class: "facts" });
+  facts(list, [
+    ["URL", el("code", {}, foreign(v.url, 1000))],
+    ["Agent", foreign(v.agent, 100)],
+    ["Group", v.group && foreign(v.group, 100)],
+    ["Crawl delay", v.crawl_delay != null && `${v.crawl_delay} s`],
+    ["robots.txt", v.robots_url && el("code", {}, foreign(v.robots_url, 300))],
+    ["Its status", v.robots_status],
+    ["Fetched", v.fetched_at && date(v.fetched_at)],
+    ["Expires", v.expires_at && date(v.expires_at)],
+  ]);
+  return el("div", { class: `panel answer ${kind}` },
+    el("h2", { class: "verdict-line" }, chip(kind), ...ground(v)),
+    el("p", {}, explanation(v.reason)),
+    el("div", { class: "columns" }, list, lines.length > 0 && fileOf(lines, { decided: v.line, around: 6 })),
+    el("p", {}, el("a", { href: route("origin", { origin: v.origin, agent: v.agent, line: v.line }) }, "All about ", foreign(v.origin, 200))));
+}
+
+// ground is the rule that a verdict rests on, else the reason.
+function ground(v) {
+  if (!v.rule) return [el("span", {}, because(v.reason))];
+  return [el("code", {}, foreign(v.rule, 500)), el("span", { class: "aside" }, `on line ${v.line}${v.reason === "rule" ? "" : `: ${because(v.reason)}`}`)];
+}

@@ -1,0 +1,213 @@
+// What is happening now: the last hour, and the decisions as they are made.
+
+import { address, get } from "./api.js";
+import * as chart from "./chart.js";
+import { byId, clock, count, duration, el, fill, foreign, full, hush, plain, plural, route, tell } from "./dom.js";
+import { identityNames } from "./identities.js";
+import { because, chip, kindOf } from "./words.js";
+
+const kept = 5000; // decisions that filters look at
+const shown = 200; // rows
+const flushEvery = 250; // ms
+const drawEvery = 10_000; // ms
+const retryEvery = 3000; // ms
+
+let decisions = []; // the newest first
+let arrived = []; // not shown yet, the oldest first
+let missed = 0; // decisions that the page will not see
+let paused = false;
+let state = "connecting"; // of the stream
+let open = false; // the view is looked at
+let last = ""; // the id of the last decision that has come
+let source = null, retry, flushing, drawing;
+
+export function start() {
+  chart.start();
+  byId("filters").addEventListener("input", rebuild);
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("pause").addEventListener("click", pause);
+  // Nobody looks: a stream would only take one of the browser's few connections.
+  document.addEventListener("visibilitychange", () => open && (document.hidden ? leave() : enter()));
+}
+
+export function show(query) {
+  const filters = byId("filters");
+  for (const name of ["identity", "verdict", "host"]) {
+    if (query.has(name)) filters.elements[name].value = query.get(name);
+  }
+  if (open) return;
+  open = true;
+  enter();
+}
+
+export function hide() {
+  open = false;
+  leave();
+}
+
+function enter() {
+  connect();
+  drawActivity();
+  listIdentities();
+  flushing = setInterval(flush, flushEvery);
+  drawing = setInterval(drawActivity, drawEvery);
+}
+
+function leave() {
+  source?.abort();
+  clearTimeout(retry);
+  clearInterval(flushing);
+  clearInterval(drawing);
+}
+
+async function drawActivity() {
+  try {
+    chart.show((await get("activity")).minutes);
+    hush(byId("activity-notice"));
+  } catch (problem) {
+    tell(byId("activity-notice"), problem, drawActivity);
+  }
+}
+
+async function listIdentities() {
+  for (const name of await identityNames()) offer(name);
+}
+
+// offer makes an identity one to filter by.
+function offer(name) {
+  const select = byId("filters").elements.identity;
+  if (![...select.options].some((option) => option.value === name)) select.append(el("option", { value: name }, plain(name, 60)));
+}
+
+// connect gets what was decided of late, then what follows it. The stream knows by
+// last where to go on.
+async function connect() {
+  const mine = (source = new AbortController());
+  try {
+    if (!last) {
+      const recent = await get("decisions", { limit: shown }, mine.signal);
+      arrived = recent.decisions.reverse();
+      last = recent.last_id;
+      flush(true);
+    }
+    hush(byId("live-notice"));
+    listen(mine);
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    told("broken");
+    tell(byId("live-notice"), problem);
+    retry = setTimeout(connect, retryEvery);
+  }
+}
+
+function listen(mine) {
+  const stream = new EventSource(address("decisions/stream", { after: last }));
+  mine.signal.addEventListener("abort", () => stream.close());
+  stream.addEventListener("open", () => told("live"));
+  stream.addEventListener("message", (event) => {
+    last = event.lastEventId;
+    arrived.push(JSON.parse(event.data));
+    if (arrived.length > kept) arrived.shift();
+  });
+  stream.addEventListener("dropped", (event) => {
+    last = event.lastEventId;
+    missed += JSON.parse(event.data).dropped;
+  });
+  stream.addEventListener("error", () => {
+    told("broken");
+    if (stream.readyState === EventSource.CLOSED) retry = setTimeout(connect, retryEvery); // else the browser does
+  });
+}
+
+const lights = { connecting: "connecting …", live: "live", paused: "paused", broken: "the stream broke; connecting again …" };
+
+function told(news) {
+  state = news;
+  const light = state === "live" && paused ? "paused" : state;
+  byId("stream-state").className = `light ${light}`;
+  byId("stream-state").textContent = lights[light];
+}
+
+function pause() {
+  paused = !paused;
+  byId("pause").setAttribute("aria-pressed", paused);
+  byId("pause").textContent = paused ? "Go on" : "Pause";
+  told(state);
+  flush();
+}
+
+// flush shows what has arrived, many at once.
+function flush(always = false) {
+  note();
+  if (paused || arrived.length === 0 && !always) return;
+  const news = arrived.reverse();
+  arrived = [];
+  decisions = [...news, ...decisions].slice(0, kept);
+  for (const identity of new Set(news.map((d) => d.identity))) offer(identity);
+  const body = byId("decisions");
+  body.prepend(...news.filter(wanted()).slice(0, shown).map((d) => row(d, true)));
+  while (body.rows.length > shown) body.lastChild.remove();
+  empty();
+}
+
+function note() {
+  const parts = [];
+  if (paused) parts.push(`${arrived.length === kept ? "at least " : ""}${count(arrived.length)} new`);
+  if (missed > 0) parts.push(`${plural(missed, "decision")} came too fast to be shown`);
+  byId("stream-note").textContent = parts.join(" · ");
+}
+
+// wanted is the filter as it is set.
+function wanted() {
+  const { identity, verdict, host } = Object.fromEntries(new FormData(byId("filters")));
+  const part = host.trim().toLowerCase();
+  return (d) => (!identity || d.identity === identity) && (!verdict || kindOf(d) === verdict) && (!part || d.origin.includes(part));
+}
+
+function rebuild() {
+  const set = Object.fromEntries(new FormData(byId("filters")));
+  history.replaceState(null, "", route("now", set));
+  fill(byId("decisions"), decisions.filter(wanted()).slice(0, shown).map((d) => row(d, false)));
+  empty();
+}
+
+function empty() {
+  const place = byId("live-empty"), none = byId("decisions").rows.length === 0;
+  place.hidden = !none;
+  byId("decisions").parentElement.hidden = none;
+  if (!none) return;
+  if (decisions.length > 0) {
+    fill(place, el("p", {}, `None of the last ${plural(decisions.length, "decision")} is what you filter for.`),
+      el("button", { type: "button", click: () => { byId("filters").reset(); rebuild(); } }, "Show all"));
+    return;
+  }
+  fill(place, el("p", {}, "No request yet. Point a client at the proxy, and each one appears here when it has ended:"), el("pre", {}, firstRequest()));
+}
+
+function firstRequest() {
+  const proxy = document.body.dataset.proxy;
+  return `curl -x http://${proxy} http://example.com/\n\n# https needs the CA\ncurl -so ca.pem ${location.origin}/ca.pem\ncurl -x http://${proxy} --cacert ca.pem https://example.com/`;
+}
+
+function row(d, isNew) {
+  const cell = (name, ...content) => el("td", { role: "cell", class: name }, ...content);
+  const kind = kindOf(d);
+  return el("tr", { role: "row", class: `${kind}${isNew ? " new" : ""}` },
+    cell("when", el("time", { datetime: d.time, title: full(d.time) }, clock(d.time))),
+    cell("verdict", chip(kind)),
+    cell("identity", foreign(d.identity, 60)),
+    cell("agent", foreign(d.agent, 60)),
+    cell("method", foreign(d.method, 20)),
+    cell("url", el("a", { href: route("explain", { url: d.url, agent: d.agent }), title: plain(d.url, 1000) }, foreign(d.url, 300))),
+    cell("why", why(d), d.error && el("span", { class: "error" }, foreign(d.error, 200))),
+    cell("status number", d.status ? String(d.status) : el("span", { title: "The client left before it had an answer" }, "left")),
+    cell("wait number", el("span", { class: "label" }, "wait "), duration(d.wait_ms)));
+}
+
+// why is the rule or the reason, and the way to the origin's robots.txt.
+function why(d) {
+  const words = d.rule
+    ? [el("code", {}, foreign(d.rule, 160)), el("span", { class: "aside" }, ` line ${d.line}`)]
+    : because(d.reason);
+  return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line: d.line }), title: d.rule && plain(d.rule, 1000) }, words);
+}

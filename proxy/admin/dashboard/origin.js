@@ -1,0 +1,181 @@
+// One origin: what its robots.txt says to a bot, how it stands, what it said before.
+
+import { forget, get } from "./api.js";
+import { byId, count, date, el, facts, fill, foreign, hush, moment, plain, plural, route, tell } from "./dom.js";
+import { fileOf } from "./file.js";
+import { identities } from "./identities.js";
+import { answerOf, stateLine } from "./words.js";
+
+let asking = new AbortController();
+let origin = "", agents = [], decided = 0;
+
+export function start() {
+  const form = byId("reader");
+  const mark = () => { location.hash = route("origin", { origin, agent: tokens(form.elements.agent.value) }); };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    mark();
+  });
+  form.elements.identity.addEventListener("change", () => {
+    form.elements.agent.value = form.elements.identity.selectedOptions[0].dataset.tokens;
+    mark();
+  });
+  form.elements.only.addEventListener("change", showFile);
+  byId("refresh").addEventListener("click", showAll);
+  byId("forget").addEventListener("click", () => {
+    fill(byId("forget-origin"), el("code", {}, foreign(origin, 200)));
+    byId("forget-dialog").returnValue = "";
+    byId("forget-dialog").showModal();
+  });
+  byId("forget-dialog").addEventListener("close", () => byId("forget-dialog").returnValue === "forget" && drop());
+}
+
+const tokens = (text) => text.split(/[\s,]+/).filter(Boolean);
+
+export function hide() {
+  asking.abort();
+  origin = "";
+}
+
+export async function show(query) {
+  asking.abort();
+  asking = new AbortController();
+  const another = origin !== query.get("origin");
+  origin = query.get("origin") ?? "";
+  agents = query.getAll("agent");
+  decided = Number(query.get("line"));
+  fill(byId("origin-title"), foreign(origin, 200));
+  document.title = `${plain(origin, 80)} · robotsproxy`;
+  byId("reader").elements.agent.value = agents.join(" ");
+  await Promise.all(another ? [showAll(), listIdentities()] : [showFile()]);
+}
+
+async function showAll() {
+  hush(byId("origin-told"));
+  await Promise.all([showState(), showFile(), showHistory()]);
+}
+
+// ask gets something about the origin for a place of the page. What is wrong is told
+// there.
+async function ask(path, query, notice, again) {
+  try {
+    const answer = await get(path, { origin, ...query }, asking.signal);
+    hush(notice);
+    return answer;
+  } catch (problem) {
+    if (problem.name !== "AbortError" && problem.status !== 404) tell(notice, problem, again);
+    return problem.status === 404 ? null : undefined; // null: nobody knows
+  }
+}
+
+async function showState() {
+  const policy = await ask("policy", {}, byId("origin-notice"), showState);
+  if (policy !== undefined) stand(policy);
+}
+
+// stand shows the state of a policy; null is that of an origin that nobody knows.
+function stand(policy) {
+  byId("forget").hidden = !policy;
+  if (policy === null) {
+    facts(byId("origin-facts"), [["State", "Not known. The next request for it, or an explanation, fetches its robots.txt."]]);
+    fill(byId("sitemaps"), el("li", { class: "aside" }, "–"));
+    return;
+  }
+  facts(byId("origin-facts"), [
+    ["State", stateLine(policy)],
+    ["robots.txt", answerOf(policy)],
+    ["Fetched", policy.fetched_at && date(policy.fetched_at)],
+    ["Expires", policy.expires_at && date(policy.expires_at)],
+    ["Unreachable", policy.unreachable_since && date(policy.unreachable_since)],
+    ["Next try", policy.next_try && date(policy.next_try)],
+    ["SHA-256", policy.sha256 && el("code", { title: policy.sha256 }, policy.sha256.slice(0, 16) + "…")],
+  ]);
+  sitemaps(policy.sitemaps ?? []);
+}
+
+const listed = 100;
+
+// sitemaps are shown, not linked to: they are a stranger's addresses.
+function sitemaps(all) {
+  fill(byId("sitemaps"), all.slice(0, listed).map((one) => el("li", {}, foreign(one, 300))),
+    all.length === 0 && el("li", { class: "aside" }, "It names none."),
+    all.length > listed && el("li", { class: "aside" }, `and ${count(all.length - listed)} more`));
+}
+
+async function showFile() {
+  const view = await ask("rules", { agent: agents }, byId("file-notice"), showFile);
+  if (view !== undefined) read(view);
+}
+
+// read shows the robots.txt as one agent reads it; null is that of an origin that
+// nobody knows.
+function read(view) {
+  const place = byId("file");
+  const lines = view?.lines ?? [];
+  byId("reader").hidden = lines.length === 0;
+  fill(byId("file-told"), lines.length ? told(view) : "");
+  fill(place, lines.length
+    ? fileOf(lines, { decided, only: byId("reader").elements.only.checked })
+    : el("p", { class: "empty" }, view ? "There is no text that counts now. The state says why." : "Nothing is known of it now."));
+  place.querySelector(".decided")?.scrollIntoView({ block: "nearest" });
+}
+
+// told says which group counts for whom.
+function told({ agents, agent, group, lines }) {
+  const who = el("strong", {}, foreign(agents.join(", "), 100));
+  if (!group) return el("span", {}, "No group for ", who, ": all is allowed.");
+  const rules = lines.filter((line) => line.group && line.rule).length;
+  return el("span", {}, plural(rules, "rule"), " for ", agent && agent !== "*" ? el("strong", {}, foreign(agent, 60)) : who, ", in the group of ", el("strong", {}, foreign(group, 60)));
+}
+
+async function listIdentities() {
+  const select = byId("reader").elements.identity;
+  const known = await identities();
+  select.replaceChildren(el("option", { value: "", "data-tokens": "" }, "–"),
+    ...known.map(({ name, product_tokens: own = [] }) => el("option", { value: name, "data-tokens": own.join(" ") }, plain(name, 60))));
+  const chosen = known.find(({ product_tokens: own = [] }) => own.length > 0 && own.join(" ") === agents.join(" "));
+  select.value = chosen?.name ?? "";
+}
+
+async function showHistory() {
+  const history = await ask("history", {}, byId("history-notice"), showHistory);
+  if (history === undefined) return;
+  fill(byId("versions"), history ? history.versions.map(version) : [el("p", { class: "empty" }, "No answer yet. Every distinct one will be kept here, with what it changed.")]);
+}
+
+function version(v, i, all) {
+  const details = el("details", { open: i === 0, class: "version" },
+    el("summary", {}, el("strong", {}, String(v.status)), v.sha256 ? el("code", {}, v.sha256.slice(0, 8)) : el("span", { class: "aside" }, "no text"),
+      el("span", { class: "aside" }, "first seen ", moment(v.first_seen), ", last seen ", moment(v.last_seen))));
+  if (v.diff) details.append(el("h3", {}, "What it changed"), diff(v.diff));
+  else if (v.text) details.append(el("p", { class: "aside" }, i === all.length - 1 ? "The first answer that is kept." : "The answer before it was no text, or the same."));
+  if (v.text) details.append(el("details", {}, el("summary", {}, "Its text"), excerpt(v.text)));
+  return details;
+}
+
+const signs = { "+": "added", "-": "removed", "@": "place" };
+const excerptLength = 20_000;
+
+function diff(text) {
+  const lines = text.split("\n").filter((line) => !/^(---|\+\+\+|\\) /.test(line)).slice(0, 500);
+  if (lines.at(-1) === "") lines.pop();
+  return el("pre", { class: "diff", tabindex: 0, role: "group", "aria-label": "Difference" },
+    lines.map((line) => el("span", { class: signs[line[0]] }, foreign(line, 500))));
+}
+
+function excerpt(text) {
+  return el("pre", { tabindex: 0 }, text.slice(0, excerptLength).split(/\r\n|\r|\n/).map((line) => [foreign(line, 500), "\n"]).flat(),
+    text.length > excerptLength && el("span", { class: "cut" }, `… ${count(text.length - excerptLength)} more characters`));
+}
+
+async function drop() {
+  try {
+    await forget(origin);
+    byId("origin-told").textContent = "Forgotten. The next request for it fetches its robots.txt.";
+    byId("origin-told").hidden = false;
+    stand(null);
+    read(null);
+  } catch (problem) {
+    tell(byId("origin-notice"), problem, drop);
+  }
+}

@@ -1,0 +1,66 @@
+// The known origins with their states, by page.
+
+import { get } from "./api.js";
+import { byId, el, fill, foreign, hush, moment, plural, route, tell } from "./dom.js";
+import { answerOf, stateLine } from "./words.js";
+
+const page = 50;
+let asking = new AbortController();
+
+export function start() {
+  const form = byId("search");
+  const search = () => { location.hash = route("origins", { q: form.elements.q.value.trim() }); };
+  let soon;
+  form.addEventListener("input", () => {
+    clearTimeout(soon);
+    soon = setTimeout(search, 300);
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(soon);
+    search();
+  });
+}
+
+export const hide = () => asking.abort();
+
+export async function show(query) {
+  asking.abort();
+  asking = new AbortController();
+  const q = query.get("q") ?? "", after = query.get("after") ?? "";
+  const field = byId("search").elements.q;
+  if (document.activeElement !== field) field.value = q; // else somebody types
+  try {
+    list(await get("policies", { limit: page, q, after }, asking.signal), q, after);
+    hush(byId("origins-notice"));
+  } catch (problem) {
+    if (problem.name !== "AbortError") tell(byId("origins-notice"), problem, () => show(query));
+  }
+}
+
+function list({ policies, next }, q, after) {
+  fill(byId("origins-rows"), policies.map(row));
+  byId("origins-rows").parentElement.hidden = policies.length === 0;
+  byId("origins-empty").hidden = policies.length > 0;
+  fill(byId("origins-empty"), el("p", {}, next
+    ? "None among the many that were looked at. There are more on the next page."
+    : q || after ? "No known origin is like that. Only those are known that a client or an explanation asked for."
+    : "No origin yet. One appears here with the first request for it, with what its robots.txt says and how long that holds."));
+  turn(byId("first-page"), after !== "", { q });
+  turn(byId("next-page"), Boolean(next), { q, after: next });
+  byId("origins-count").textContent = policies.length ? plural(policies.length, "origin") + (next || after ? " on this page" : "") : "";
+}
+
+function turn(link, there, query) {
+  link.hidden = !there;
+  link.href = route("origins", query);
+}
+
+function row(policy) {
+  const cell = (name, ...content) => el("td", { role: "cell", class: name }, ...content);
+  return el("tr", { role: "row", class: policy.state },
+    cell("origin", el("a", { href: route("origin", { origin: policy.origin }) }, foreign(policy.origin, 200))),
+    cell("standing", stateLine(policy)),
+    cell("answer", answerOf(policy)),
+    cell("fetched", el("span", { class: "label" }, "fetched "), policy.fetched_at ? moment(policy.fetched_at) : "never"));
+}
