@@ -62,7 +62,7 @@ type tab struct {
 // console must stay empty, and it must ask nobody but w.
 func (w *world) open(browser context.Context, route string) *tab {
 	w.t.Helper()
-	p := w.openBroken(browser, route)
+	p := w.openAt(browser, "http://"+w.admin+"/"+route)
 	w.t.Cleanup(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -73,8 +73,9 @@ func (w *world) open(browser context.Context, route string) *tab {
 	return p
 }
 
-// openBroken is open where something goes wrong that the console tells of.
-func (w *world) openBroken(browser context.Context, route string) *tab {
+// openAt is open by any address of w's, and where something goes wrong that the console
+// tells of.
+func (w *world) openAt(browser context.Context, address string) *tab {
 	w.t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	p := &tab{t: w.t, ctx: ctx}
@@ -110,7 +111,7 @@ func (w *world) openBroken(browser context.Context, route string) *tab {
 			p.mu.Unlock()
 		}
 	}))
-	p.do(chromedp.EmulateViewport(1600, 1000), chromedp.Navigate("http://"+w.admin+"/"+route))
+	p.do(chromedp.EmulateViewport(1600, 1000), chromedp.Navigate(address))
 	return p
 }
 
@@ -207,7 +208,7 @@ func (p *tab) wantDecisions(want ...string) {
 
 func TestDashboard(t *testing.T) {
 	browser := newBrowser(t)
-	for name, test := range map[string]func(w *world, browser context.Context){
+	for name, test := range map[string]func(t *testing.T, browser context.Context){
 		"decisions": decisionsAsTheyAreMade,
 		"broken":    streamThatBreaks,
 		"origins":   originsBySearchAndPage,
@@ -215,9 +216,10 @@ func TestDashboard(t *testing.T) {
 		"explain":   explanations,
 		"hostile":   hostileDataIsText,
 		"looks":     looksEverywhere,
+		"token":     tokenOfTheBrowser,
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(start(t, dashboardConfig), browser)
+			test(t, browser)
 		})
 	}
 }
@@ -226,8 +228,8 @@ const dashboardConfig = `identities:
   - {name: images, match: {user_agents: ["ExampleBot*"]}, product_tokens: [PictureBot, ExampleBot]}
   - {name: new-crawler, match: {user_agents: ["Scrapy/*"]}, mode: report}`
 
-func decisionsAsTheyAreMade(w *world, browser context.Context) {
-	t := w.t
+func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
 	site, other := newOrigin(t, "http", shop(), nil), newOrigin(t, "https", shop(), nil)
 	p := w.open(browser, "")
 	p.wantText("#live-empty", "curl -x http://"+w.proxy, "http://"+w.admin+"/ca.pem")
@@ -290,9 +292,10 @@ func decisionsAsTheyAreMade(w *world, browser context.Context) {
 }
 
 // A stream that breaks is told of, and goes on by itself where it was.
-func streamThatBreaks(w *world, browser context.Context) {
-	site := newOrigin(w.t, "http", shop(), nil)
-	p := w.openBroken(browser, "")
+func streamThatBreaks(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
+	site := newOrigin(t, "http", shop(), nil)
+	p := w.openAt(browser, "http://"+w.admin+"/")
 	w.curl(site.URL + "/products/1")
 	p.wantDecisions("/products/1")
 	w.stop()
@@ -305,13 +308,13 @@ func streamThatBreaks(w *world, browser context.Context) {
 	w.stop()
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/explain?url=http://a.example/"))
 	p.wantText("#explain-notice", "robotsproxy does not answer")
-	w.run()
 }
 
-func originsBySearchAndPage(w *world, browser context.Context) {
+func originsBySearchAndPage(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
 	p := w.open(browser, "#/origins")
 	p.wantText("#origins-empty", "first request")
-	site := newOrigin(w.t, "http", shop(), nil)
+	site := newOrigin(t, "http", shop(), nil)
 	w.curl(site.URL + "/products/1")
 	w.curl("http://" + deadAddress + "/")
 	for i := range 60 {
@@ -331,8 +334,8 @@ func originsBySearchAndPage(w *world, browser context.Context) {
 	p.wantText("#origins-empty", "No known origin is like that")
 }
 
-func originWithItsRules(w *world, browser context.Context) {
-	t := w.t
+func originWithItsRules(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
 	var text atomic.Value
 	text.Store(readTestdata("robots/shop.txt"))
 	site := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)
@@ -379,8 +382,9 @@ func originWithItsRules(w *world, browser context.Context) {
 	p.want(`document.querySelectorAll("#versions > details").length === 2`)
 }
 
-func explanations(w *world, browser context.Context) {
-	site := newOrigin(w.t, "https", shop(), nil)
+func explanations(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
+	site := newOrigin(t, "https", shop(), nil)
 	p := w.open(browser, "#/explain")
 	p.write("#question [name=url]", site.URL+"/products/1/video.mp4?size=2")
 	p.write("#question [name=agent]", "Unheard-Of PictureBot"+kb.Enter)
@@ -392,20 +396,37 @@ func explanations(w *world, browser context.Context) {
 	p.write("#question [name=url]", "http://"+deadAddress+"/"+kb.Enter)
 	p.wantText("#explained", "refused", "robots.txt unreachable")
 	if pages := site.pages(); len(pages) > 0 {
-		w.t.Errorf("the site was asked for %q", pages)
+		t.Errorf("the site was asked for %q", pages)
 	}
 
-	broken := w.openBroken(browser, "#/explain")
+	broken := w.openAt(browser, "http://"+w.admin+"/#/explain")
 	broken.write("#question [name=url]", "gopher://example.com/"+kb.Enter)
 	broken.wantText("#explain-notice", "gopher")
 }
 
+// Who has logged in to the page has logged in to all that it asks for, also where the
+// token stands in its address.
+func tokenOfTheBrowser(t *testing.T, browser context.Context) {
+	w := start(t, "admin_token: s3cret")
+	site := newOrigin(t, "http", shop(), nil)
+	p := w.openAt(browser, "http://anyone:s3cret@"+w.admin+"/")
+	p.wantText("#stream-state", "live")
+	w.curl(site.URL + "/cart")
+	p.wantDecisions("/cart")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=" + url.QueryEscape(site.URL)))
+	p.click("origin", "Forget …")
+	p.click("forget-dialog", "Forget it")
+	p.wantText("#origin-told", "Forgotten")
+}
+
 // What sites and clients write is shown as it is, and does nothing.
-func hostileDataIsText(w *world, browser context.Context) {
+func hostileDataIsText(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
 	const script = "<script>window.hit=1</script><svg/onload=window.hit=2><img/src='//203.0.113.1/x'>"
 	robots := "User-agent: Bad" + "\nDisallow: /" + script + "\nDisallow: /\u202etxt.exe\x1b[31m\nDisallow: /*\n" +
-		"# " + strings.Repeat("long ", 3000) + "\nSitemap: javascript:window.hit=3\nSitemap: " + script + "\n\xff\xfe\x00\n"
-	site := newOrigin(w.t, "http", says(robots), nil)
+		"# " + strings.Repeat("long ", 3000) + "\nSitemap: javascript:window.hit=3\nSitemap: " + script + "\n\xff\xfe\x00\n" +
+		"User-agent: Other\n" + strings.Repeat("Disallow: /x\n", 3000)
+	site := newOrigin(t, "http", says(robots), nil)
 	w.curl("-A", "Bad", site.URL+"/"+script)
 	w.curl("-A", "Bad"+script+"/1", site.URL+"/?javascript:window.hit=4//"+script)
 	w.curl("-A", "Bad\u202e/1", site.URL+"/"+strings.Repeat("a", 5000))
@@ -424,7 +445,9 @@ func hostileDataIsText(w *world, browser context.Context) {
 		case strings.HasPrefix(route, "#/origin?"):
 			p.wantText("#file", script, "U+202E", "U+001B", "more characters")
 			p.wantText("#sitemaps", "javascript:window.hit=3", script)
-			p.want(`document.querySelectorAll("#file tr.counts").length === 4`)
+			p.want(`document.querySelectorAll("#file tr.counts").length === 4 && document.querySelectorAll("#file tbody tr").length === 1000`)
+			p.do(chromedp.Click(chromedp.CSS("#file .more")))
+			p.want(`document.querySelectorAll("#file tbody tr").length === 2000`)
 		case strings.HasPrefix(route, "#/explain"):
 			p.wantText("#explained .decided", script)
 		}
@@ -435,8 +458,8 @@ func hostileDataIsText(w *world, browser context.Context) {
 
 // The page fits wherever it is looked at. Where ROBOTSPROXY_SCREENSHOTS names a
 // folder, what it looks like is kept there.
-func looksEverywhere(w *world, browser context.Context) {
-	t := w.t
+func looksEverywhere(t *testing.T, browser context.Context) {
+	w := start(t, dashboardConfig)
 	var text atomic.Value
 	text.Store("User-agent: *\nDisallow: /cart\n\nSitemap: https://shop.example/sitemap.xml\n")
 	site := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)

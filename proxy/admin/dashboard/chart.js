@@ -52,7 +52,7 @@ const step = () => (byId("chart").clientWidth - frame.left - frame.right) / Math
 function ceiling(n) {
   if (n <= 4) return 4;
   const power = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 4, 6, 8, 10].map((factor) => factor * power).find((round) => round >= n);
+  return [1, 2, 3, 4, 6, 8, 10].map((factor) => factor * power).find((round) => round >= n);
 }
 
 function draw() {

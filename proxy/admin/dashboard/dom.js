@@ -99,9 +99,11 @@ export function facts(list, pairs) {
     .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
 }
 
-// tell says what went wrong, and offers to try again.
+// tell says what went wrong, and offers to try again. What it has said already it does
+// not say again: it is read aloud.
 export function tell(place, problem, again) {
-  fill(place, el("p", {}, foreign(problem.message, 600)), again && el("button", { type: "button", click: again }, "Try again"));
+  if (!place.hidden && place.firstChild?.textContent === plain(problem.message, 600)) return;
+  fill(place, el("p", {}, plain(problem.message, 600)), again && el("button", { type: "button", click: again }, "Try again"));
   place.hidden = false;
 }
 

@@ -46,6 +46,7 @@ export function hide() {
 }
 
 function enter() {
+  leave(); // the page may have been opened where nobody looked
   connect();
   drawActivity();
   listIdentities();

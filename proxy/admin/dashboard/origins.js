@@ -60,7 +60,7 @@ function row(policy) {
   const cell = (name, ...content) => el("td", { role: "cell", class: name }, ...content);
   return el("tr", { role: "row", class: policy.state },
     cell("origin", el("a", { href: route("origin", { origin: policy.origin }) }, foreign(policy.origin, 200))),
-    cell("standing", stateLine(policy)),
+    cell("stands", stateLine(policy)),
     cell("answer", answerOf(policy)),
     cell("fetched", el("span", { class: "label" }, "fetched "), policy.fetched_at ? moment(policy.fetched_at) : "never"));
 }

@@ -8,7 +8,7 @@ export const kinds = {
   allowed: { sign: "✓", word: "allowed" },
   refused: { sign: "✕", word: "refused" },
   reported: { sign: "◐", word: "would be refused", hint: "Let through: the identity's mode is report" },
-  held: { sign: "‖", word: "held back", hint: "Allowed, but asked for too fast" },
+  held: { sign: "‖", word: "held back", hint: "Allowed, but its turn would have come too late" },
 };
 
 // kindOf is the kind of a decision or of a verdict, which knows of no mode.
