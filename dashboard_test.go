@@ -280,15 +280,29 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.click("live", "Go on")
 	p.wantDecisions("/products/3", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 
+	// More than are kept while nobody looks are missed, which is said.
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/origins"))
+	client := w.client(false)
+	for i := range 1010 {
+		resp, err := client.Get(fmt.Sprintf("%s/products/%d", site.URL, i))
+		must(t, err)
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	w.decision(site.URL + "/products/1009")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/?identity=default"))
+	p.wantText("#stream-note", "10 decisions missed")
+	p.want(`document.querySelector("#decisions td.url").textContent.endsWith("/products/1009") && document.querySelectorAll("#decisions tr").length === 200`)
+
 	// The last hour, in figures too.
 	p.do(chromedp.Reload())
-	p.wantText("#total-allowed", "4")
+	p.wantText("#total-allowed", "1,014")
 	p.wantText("#total-refused", "2")
 	p.want(`document.querySelector("#chart .bar.allowed") && document.querySelector("#chart .bar.refused")`)
-	p.want(`document.querySelector("#chart").getAttribute("aria-label").includes("4 allowed, 2 refused")`)
+	p.want(`document.querySelector("#chart").getAttribute("aria-label").includes("1,014 allowed, 2 refused")`)
 	p.do(chromedp.Focus(chromedp.CSS("#chart")), chromedp.SendKeys(chromedp.CSS("#chart"), kb.ArrowLeft+kb.ArrowLeft))
-	p.want(`/^\d\d:\d\d: \d+ allowed, \d+ refused, \d+ waited$/.test(document.querySelector("#chart-told").textContent)`)
-	p.wantDecisions("/products/3", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
+	p.want(`/^\d\d:\d\d: [\d,]+ allowed, \d+ refused, \d+ waited$/.test(document.querySelector("#chart-told").textContent)`)
+	p.want(`document.querySelectorAll("#decisions tr").length === 200`)
 }
 
 // A stream that breaks is told of, and goes on by itself where it was.

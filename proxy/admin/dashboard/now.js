@@ -14,7 +14,7 @@ const retryEvery = 3000; // ms
 
 let decisions = []; // the newest first
 let arrived = []; // not shown yet, the oldest first
-let missed = 0; // decisions that the page will not see
+let missed = 0; // decisions that came while nobody looked, or too fast
 let paused = false;
 let state = "connecting"; // of the stream
 let open = false; // the view is looked at
@@ -32,10 +32,11 @@ export function start() {
 
 export function show(query) {
   const filters = byId("filters");
+  if (query.get("identity")) offer(query.get("identity"));
   for (const name of ["identity", "verdict", "host"]) {
     if (query.has(name)) filters.elements[name].value = query.get(name);
   }
-  if (open) return;
+  if (open) return rebuild();
   open = true;
   enter();
 }
@@ -131,7 +132,7 @@ function told(news) {
 
 function pause() {
   paused = !paused;
-  byId("pause").setAttribute("aria-pressed", paused);
+  byId("pause").classList.toggle("on", paused);
   byId("pause").textContent = paused ? "Go on" : "Pause";
   told(state);
   flush();
@@ -154,7 +155,7 @@ function flush(always = false) {
 function note() {
   const parts = [];
   if (paused) parts.push(`${arrived.length === kept ? "at least " : ""}${count(arrived.length)} new`);
-  if (missed > 0) parts.push(`${plural(missed, "decision")} came too fast to be shown`);
+  if (missed > 0) parts.push(`${plural(missed, "decision")} missed`);
   byId("stream-note").textContent = parts.join(" · ");
 }
 
