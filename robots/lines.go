@@ -7,7 +7,7 @@ type Line struct {
 	Text string // as written, without its end
 	Rule bool   // it is an Allow or a Disallow
 	// Group says that the line is part of the group that was asked for: one of its
-	// user-agent lines, its rules or its Crawl-delays.
+	// user-agent lines, its rules, Crawl-delays or Request-rates.
 	Group bool
 }
 
@@ -26,7 +26,7 @@ func Lines(body []byte, tokens []string) []Line {
 		case allow, disallow:
 			line.Rule = true
 			fallthrough
-		case userAgent, crawlDelay:
+		case userAgent, crawlDelay, requestRate:
 			section = int32(len(p.sections) - 1)
 		}
 		lines, sections = append(lines, line), append(sections, section)

@@ -9,7 +9,7 @@ func TestLinesToShow(t *testing.T) {
 	const file = "\uFEFFDisallow: /nobody's\r\n" +
 		"User-agent: a\rUser-Agent: b\n" +
 		"Disallow: /ab # why\n" +
-		"Crawl-delay: 1\n" +
+		"Crawl-delay: 1\nRequest-rate: 1/9\n" +
 		"Sitemap: http://s.example/\n" +
 		"\n" +
 		"User-agent: *\n" +
@@ -19,10 +19,10 @@ func TestLinesToShow(t *testing.T) {
 		"hello\n"
 	for _, test := range []struct{ tokens, want string }{
 		// r: a rule; -: none; in capitals or +: of the group
-		{"a", "r ++R+-- -r -r-"},
-		{"b", "r ++R+-- -r +R-"},
-		{"c", "r --r--- +R -r-"},
-		{"c b", "r ++R+-- -r +R-"},
+		{"a", "r ++R++-- -r -r-"},
+		{"b", "r ++R++-- -r +R-"},
+		{"c", "r --r---- +R -r-"},
+		{"c b", "r ++R++-- -r +R-"},
 	} {
 		got := ""
 		for _, line := range Lines([]byte(file), strings.Fields(test.tokens)) {
