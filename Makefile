@@ -4,12 +4,12 @@
 # The race detector wants cgo; the program itself is built without.
 export CGO_ENABLED = 0
 
-.PHONY: build test lint unit deps bench test-image test-clients
+.PHONY: build test lint unit bench-once deps bench bench-deps bench-robots bench-compare test-image test-clients
 
 build:
 	go build -o robotsproxy .
 
-test: deps lint unit
+test: deps lint unit bench-once
 
 lint:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt would change:" $$unformatted; exit 1; fi
@@ -22,6 +22,11 @@ unit:
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
 	cd bench && CGO_ENABLED=1 go test -race -timeout 5m ./...
 	cd configs && go test -timeout 10m ./...
+
+# Each benchmark once, so that none rots.
+bench-once:
+	go test -run '^$$' -bench . -benchtime 1x -timeout 5m ./...
+	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 5m ./...
 
 # command:package, as Debian names them; a file may stand for a command
 NEEDS = gcc:gcc gcc:libc6-dev curl:curl scrapy:python3-scrapy openssl:openssl vsftpd:vsftpd redis-server:redis-server chromium:chromium systemd-analyze:systemd promtool:prometheus
@@ -37,9 +42,31 @@ deps:
 		echo "the tests need more than there is here; install:$$missing"; exit 1; \
 	fi
 
+# What a request costs, beside other proxies: some twelve minutes, or two with
+# QUICK=1. BENCH is for more flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
+bench: build bench-deps
+	cd bench && go run ./proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)
+
+# The other proxies. What cannot be installed is left out, and the tables say so.
+NEEDS_BENCH = squid:squid-openssl tinyproxy:tinyproxy mitmdump:mitmproxy
+
+bench-deps:
+	@missing=; for need in $(NEEDS_BENCH); do \
+		command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
+	done; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update; \
+		for package in $$missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$package; done; \
+	fi; true
+
 # How fast robots.txt is read and matched, beside another library.
-bench:
-	cd bench && go test -run '^$$' -bench . -benchmem
+bench-robots:
+	cd bench && go test -run '^$$' -bench . -benchmem .
+
+# How the packages' benchmarks differ between the revision REV and the working tree.
+bench-compare:
+	.ci/bench-compare "$(REV)"
 
 # Builds the container image and runs it; as root, without a container engine.
 test-image:

@@ -3,7 +3,9 @@ module robotsproxy/bench
 go 1.26.0
 
 require (
+	github.com/elazarl/goproxy v1.9.2
 	github.com/temoto/robotstxt v1.1.2
+	golang.org/x/sys v0.49.0
 	robotsproxy v0.0.0
 )
 

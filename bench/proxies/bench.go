@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// bench measures proxies and keeps what it finds.
+type bench struct {
+	site     *site
+	kinds    []kind
+	scale    scale
+	cases    *regexp.Regexp // of which the names are measured
+	progress io.Writer
+
+	results results
+	notes   []string // what the tables don't say
+}
+
+// sample is one measurement of a proxy. What makes no sense in a case is 0.
+type sample struct {
+	cpu      time.Duration // the proxy's own, for one request
+	rate     float64       // requests or octets a second
+	p50, p99 time.Duration
+	memory   memory
+	tunnel   float64 // octets a tunnel
+}
+
+// results are the samples by case and proxy.
+type results map[string]map[string][]sample
+
+func (r results) add(name, proxy string, s sample) {
+	if r[name] == nil {
+		r[name] = map[string][]sample{}
+	}
+	r[name][proxy] = append(r[name][proxy], s)
+}
+
+const (
+	halfLoad    = "HTTP, half of the load that ReverseProxy and robotsproxy bear"
+	plainDown   = "HTTP, one download"
+	secureDown  = "HTTPS, one download"
+	idleTunnels = "idle tunnels"
+	afterRun    = "memory"
+)
+
+// measure measures all cases with those of the kinds whose name matches wanted.
+func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
+	b.kinds = slices.DeleteFunc(b.kinds, func(k kind) bool { return !wanted.MatchString(k.name) })
+	proxies := b.startAll()
+	defer func() {
+		for _, r := range proxies {
+			r.stop()
+		}
+	}()
+	if err := b.enforces(proxies); err != nil {
+		return err
+	}
+	for _, c := range benchCases() {
+		if b.cases.MatchString(c.name) {
+			b.requests(ctx, &c, proxies)
+		}
+	}
+	if b.cases.MatchString(halfLoad) {
+		b.halfLoad(ctx, proxies)
+	}
+	for _, name := range []string{plainDown, secureDown} {
+		if b.cases.MatchString(name) {
+			b.downloads(ctx, name, proxies)
+		}
+	}
+	for _, r := range proxies {
+		b.results.add(afterRun, r.name, sample{memory: r.memory()})
+	}
+	if b.cases.MatchString(idleTunnels) {
+		for _, k := range b.kinds {
+			b.idle(ctx, k)
+		}
+	}
+	return ctx.Err()
+}
+
+// startAll starts what can be started.
+func (b *bench) startAll() []*running {
+	var proxies []*running
+	for _, k := range b.kinds {
+		r, err := k.start(b.site)
+		if err != nil {
+			b.leave("%s: %v", k.name, err)
+			continue
+		}
+		proxies = append(proxies, r)
+	}
+	return proxies
+}
+
+// note keeps what a reader of the tables should know.
+func (b *bench) note(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if !slices.Contains(b.notes, line) {
+		b.notes = append(b.notes, line)
+		fmt.Fprintln(b.progress, line)
+	}
+}
+
+// leave notes what is left out, and why.
+func (b *bench) leave(format string, args ...any) { b.note("left out: "+format, args...) }
+
+// enforces makes sure that robotsproxy does what the others need not do.
+func (b *bench) enforces(proxies []*running) error {
+	for _, r := range proxies {
+		if r.name != ours && r.name != logging {
+			continue
+		}
+		transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: r.address}), DisableKeepAlives: true}
+		for path, want := range map[string]int{allowedPath: http.StatusOK, disallowedPath: http.StatusForbidden} {
+			resp, err := (&http.Client{Transport: transport}).Get("http://" + b.site.plain() + path)
+			if err != nil {
+				return err
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				return fmt.Errorf("%s answers %s for %s, want %d", r.name, resp.Status, path, want)
+			}
+		}
+	}
+	return nil
+}
+
+// interleave has do called for all proxies in turn, in the opposite order every
+// other round, so that what changes on the machine meets all of them alike.
+func (b *bench) interleave(ctx context.Context, name string, proxies []*running, do func(r *running) (sample, error)) {
+	failed := map[*running]bool{}
+	for round := range b.scale.rounds {
+		fmt.Fprintf(b.progress, "%s: round %d of %d\n", name, round+1, b.scale.rounds)
+		for _, r := range proxies {
+			if ctx.Err() != nil {
+				return
+			}
+			if failed[r] || r.few && round > 0 {
+				continue
+			}
+			s, err := do(r)
+			if err != nil {
+				failed[r] = true
+				b.leave("%s: %s: %v", name, r.name, err)
+				continue
+			}
+			b.results.add(name, r.name, s)
+		}
+		slices.Reverse(proxies)
+	}
+}
+
+// requests measures a case.
+func (b *bench) requests(ctx context.Context, c *benchCase, proxies []*running) {
+	var able []*running
+	for _, r := range proxies {
+		if why, ok := c.measures(&r.kind); ok {
+			able = append(able, r)
+		} else if why != "" {
+			b.leave("%s: %s", r.name, why)
+		}
+	}
+	b.interleave(ctx, c.name, able, func(r *running) (sample, error) {
+		workers := c.workers(b.site, r)
+		defer closeAll(workers)
+		s, err := b.observe(r, func() load { return closedLoop(ctx, workers, c.budget(b.scale)) }, workers)
+		if c.name == tunnelAgain && !resumes(workers) {
+			b.note("%s: %s resumes no session", c.name, r.name)
+		}
+		return s, err
+	})
+}
+
+// resumes reports whether most of the workers' handshakes went on with a session.
+func resumes(workers []worker) bool {
+	shaken, resumed := 0, 0
+	for _, w := range workers {
+		shaken += w.(*client).shaken
+		resumed += w.(*client).resumed
+	}
+	return 2*resumed > shaken
+}
+
+// observe reads what a proxy takes for a load of workers, which are warm then.
+func (b *bench) observe(r *running, do func() load, workers []worker) (sample, error) {
+	for _, w := range workers {
+		if err := w.request(); err != nil {
+			return sample{}, err
+		}
+	}
+	before, err := r.cpu()
+	if err != nil {
+		return sample{}, err
+	}
+	l := do()
+	after, err := r.cpu()
+	if err := errors.Join(err, l.err); err != nil {
+		return sample{}, err
+	}
+	if l.requests == 0 {
+		return sample{}, errors.New("nothing was answered in time")
+	}
+	return sample{
+		cpu:  (after - before) / time.Duration(l.requests),
+		rate: float64(l.requests) / l.took.Seconds(),
+		p50:  l.quantile(0.5),
+		p99:  l.quantile(0.99),
+	}, nil
+}
+
+// halfLoad measures how long responses take at half of what the slower of
+// robotsproxy and ReverseProxy can do.
+func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
+	most := 0.0
+	var two []*running
+	for _, r := range proxies {
+		if r.name != ours && r.name != floor {
+			continue
+		}
+		two = append(two, r)
+		workers := b.site.plainClients(r, false)
+		l := closedLoop(ctx, workers, b.scale.each)
+		closeAll(workers)
+		if l.err != nil {
+			b.leave("%s: %s: %v", halfLoad, r.name, l.err)
+			return
+		}
+		if rate := float64(l.requests) / l.took.Seconds(); most == 0 || rate < most {
+			most = rate
+		}
+	}
+	if len(two) < 2 {
+		return
+	}
+	b.interleave(ctx, halfLoad, two, func(r *running) (sample, error) {
+		workers := append(b.site.plainClients(r, false), b.site.plainClients(r, false)...)
+		defer closeAll(workers)
+		return b.observe(r, func() load { return openLoop(ctx, workers, b.scale.each, most/2) }, workers)
+	})
+}
+
+// downloads measures one long response.
+func (b *bench) downloads(ctx context.Context, name string, proxies []*running) {
+	path := fmt.Sprintf("/octets/%d", b.scale.download)
+	able := slices.DeleteFunc(slices.Clone(proxies), func(r *running) bool {
+		return r.name == logging || name == secureDown && r.unread != ""
+	})
+	b.interleave(ctx, name, able, func(r *running) (sample, error) {
+		c := b.site.plainClients(r, false)[0].(*client)
+		c.next = always(get("http://"+b.site.plain()+path, b.site.plain()))
+		if name == secureDown {
+			c = b.site.tunnelClient(r, clientTLS("http/1.1"), false, path)
+		}
+		defer c.close()
+		if err := c.connect(); err != nil {
+			return sample{}, err
+		}
+		s, err := b.observe(r, func() load { return closedLoop(ctx, []worker{c}, budget{requests: 1}) }, nil)
+		s.rate *= float64(b.scale.download)
+		return s, err
+	})
+}
+
+// idle measures what tunnels take in which one request has been made each. A proxy
+// is started for each number of them, so that nothing else has been there.
+func (b *bench) idle(ctx context.Context, k kind) {
+	if k.name == logging {
+		return
+	}
+	for _, tunnels := range b.scale.idle {
+		name := idleName(tunnels)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case k.unread != "":
+			b.leave("%s: %s", k.name, k.unread)
+			continue
+		case k.few && tunnels > 1000:
+			b.leave("%s: %s: it takes minutes", name, k.name)
+			continue
+		}
+		fmt.Fprintf(b.progress, "%s: %s\n", name, k.name)
+		s, err := b.idleSample(ctx, k, tunnels)
+		if err != nil {
+			b.leave("%s: %s: %v", name, k.name, err)
+			continue
+		}
+		b.results.add(name, k.name, s)
+	}
+}
+
+func idleName(tunnels int) string { return fmt.Sprintf("%d %s", tunnels, idleTunnels) }
+
+// rest is how long tunnels have been idle when their memory is read.
+const rest = time.Second
+
+func (b *bench) idleSample(ctx context.Context, k kind, tunnels int) (sample, error) {
+	r, err := k.start(b.site)
+	if err != nil {
+		return sample{}, err
+	}
+	defer r.stop()
+	// What the first tunnel takes, all share: certificates, connections to the origin.
+	warm := b.site.tunnelClients(r, clientTLS("http/1.1"), false)
+	if l := closedLoop(ctx, warm, budget{requests: len(warm)}); l.err != nil {
+		return sample{}, l.err
+	}
+	closeAll(warm)
+	before := r.memory()
+	workers := make([]worker, connections)
+	for i := range workers {
+		workers[i] = &opener{open: func() *client { return b.site.tunnelClient(r, clientTLS("http/1.1"), false, allowedPath) }}
+	}
+	defer closeAll(workers)
+	if l := closedLoop(ctx, workers, budget{requests: tunnels}); l.err != nil {
+		return sample{}, l.err
+	}
+	time.Sleep(rest)
+	after := r.memory()
+	return sample{memory: after, tunnel: float64(after.now-before.now) / float64(tunnels)}, nil
+}
+
+// opener is a worker that opens a tunnel for each request and keeps it.
+type opener struct {
+	open func() *client
+	kept []*client
+}
+
+func (o *opener) request() error {
+	c := o.open()
+	o.kept = append(o.kept, c)
+	return c.request()
+}
+
+func (o *opener) close() {
+	for _, c := range o.kept {
+		c.close()
+	}
+}
+
+func closeAll(workers []worker) {
+	for _, w := range workers {
+		w.close()
+	}
+}

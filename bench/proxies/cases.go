@@ -1,0 +1,115 @@
+package main
+
+import (
+	"crypto/tls"
+	"net/http"
+	"strconv"
+)
+
+// connections are how many clients there are at once.
+const connections = 8
+
+// benchCase is a kind of load that is told in requests.
+type benchCase struct {
+	name  string
+	tls   bool // the proxy reads inside TLS
+	http2 bool // the client speaks HTTP/2
+
+	workers func(s *site, r *running) []worker
+	budget  func(sc scale) budget
+}
+
+const (
+	plainKept   = "HTTP, kept-alive connections"
+	plainNew    = "HTTP, a new connection each"
+	secureKept  = "HTTPS over HTTP/1.1, kept-alive tunnels"
+	secureH2    = "HTTPS over HTTP/2"
+	tunnelNew   = "HTTPS, a new CONNECT and TLS each"
+	tunnelAgain = "HTTPS, a new CONNECT each, TLS resumed"
+	manyOrigins = "HTTP, distinct origins in turn"
+)
+
+func benchCases() []benchCase {
+	each := func(sc scale) budget { return sc.each }
+	return []benchCase{
+		{name: plainKept, budget: each, workers: func(s *site, r *running) []worker { return s.plainClients(r, false) }},
+		{name: plainNew, budget: each, workers: func(s *site, r *running) []worker { return s.plainClients(r, true) }},
+		{name: secureKept, tls: true, budget: each, workers: func(s *site, r *running) []worker {
+			return s.tunnelClients(r, clientTLS("http/1.1"), false)
+		}},
+		{name: secureH2, tls: true, http2: true, budget: each, workers: (*site).h2Clients},
+		{name: tunnelNew, tls: true, budget: each, workers: func(s *site, r *running) []worker {
+			return s.tunnelClients(r, clientTLS("http/1.1"), true)
+		}},
+		{name: tunnelAgain, tls: true, budget: each, workers: func(s *site, r *running) []worker {
+			config := clientTLS("http/1.1")
+			config.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+			return s.tunnelClients(r, config, true)
+		}},
+		{name: manyOrigins, budget: func(sc scale) budget { return budget{requests: sc.origins} }, workers: (*site).originClients},
+	}
+}
+
+// measures reports whether the case is measured with a kind of proxy, and why not.
+func (c *benchCase) measures(k *kind) (why string, ok bool) {
+	switch {
+	case k.name == logging && c.name != plainKept:
+		return "", false
+	case c.tls && k.unread != "":
+		return k.unread, false
+	case c.http2 && k.no2 != "":
+		return k.no2, false
+	}
+	return "", true
+}
+
+func (s *site) plain() string  { return "127.0.0.1:" + s.ports.Plain }
+func (s *site) secure() string { return "localhost:" + s.ports.Secure }
+
+func always(request []byte) func() []byte { return func() []byte { return request } }
+
+func (s *site) plainClients(r *running, each bool) []worker {
+	request := get("http://"+s.plain()+allowedPath, s.plain())
+	workers := make([]worker, connections)
+	for i := range workers {
+		workers[i] = &client{proxy: r.address, each: each, next: always(request)}
+	}
+	return workers
+}
+
+func (s *site) tunnelClients(r *running, config *tls.Config, each bool) []worker {
+	workers := make([]worker, connections)
+	for i := range workers {
+		workers[i] = s.tunnelClient(r, config, each, allowedPath)
+	}
+	return workers
+}
+
+func (s *site) tunnelClient(r *running, config *tls.Config, each bool, path string) *client {
+	return &client{proxy: r.address, tunnel: s.secure(), tls: config, each: each, next: always(get(path, s.secure()))}
+}
+
+// h2Clients are as many as the others, over two connections.
+func (s *site) h2Clients(r *running) []worker {
+	transports := []*http.Transport{newH2Transport(r.address), newH2Transport(r.address)}
+	workers := make([]worker, connections)
+	for i := range workers {
+		workers[i] = &h2Client{&http.Client{Transport: transports[i%len(transports)]}, "https://" + s.secure() + allowedPath}
+	}
+	return workers
+}
+
+// originClients ask for a page of each of many origins: the one origin by another
+// address of loopback each time, so that the proxy has never been there.
+func (s *site) originClients(r *running) []worker {
+	next := func() []byte {
+		n := int(r.asked.Add(1))
+		host := "127." + strconv.Itoa(1+n>>16) + "." + strconv.Itoa(n>>8&255) + "." + strconv.Itoa(n&255) + ":" + s.ports.Plain
+		return get("http://"+host+allowedPath, host)
+	}
+	workers := make([]worker, connections)
+	for i := range workers {
+		workers[i] = &client{proxy: r.address, next: next}
+	}
+	return workers
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// worker makes requests through a proxy, one after another.
+type worker interface {
+	request() error
+	close()
+}
+
+// client is a worker that speaks HTTP/1.1 and does little else, so that most of the
+// machine is the proxy's.
+type client struct {
+	proxy  string
+	tunnel string        // the authority to CONNECT to; "": none
+	tls    *tls.Config   // of what is spoken in the tunnel
+	each   bool          // a new connection for each request
+	next   func() []byte // the requests
+
+	conn net.Conn // nil: there is none now
+	r    *bufio.Reader
+
+	shaken, resumed int // handshakes, and those that went on with an earlier session
+}
+
+// get is a GET as it is sent.
+func get(target, host string) []byte {
+	return []byte("GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n" +
+		"User-Agent: " + userAgent + "\r\nAccept: text/html, application/xhtml+xml, */*;q=0.8\r\n" +
+		"Accept-Language: en\r\nAccept-Encoding: gzip, deflate\r\n\r\n")
+}
+
+const userAgent = "ExampleBot/1.0 (+https://example.org/bot)"
+
+// patience is how long a connection may serve, or an answer take.
+const patience = 2 * time.Minute
+
+func (c *client) request() error {
+	request, again := c.next(), c.conn != nil
+	if !again {
+		if err := c.connect(); err != nil {
+			c.close()
+			return err
+		}
+	}
+	resp, err := c.exchange(request)
+	if errors.Is(err, errGone) && again { // it may be closed at any time between requests
+		c.close()
+		if err = c.connect(); err == nil {
+			resp, err = c.exchange(request)
+		}
+	}
+	if err != nil || resp.Close || c.each {
+		c.close()
+	}
+	return err
+}
+
+var errGone = errors.New("the proxy has closed the connection")
+
+// exchange sends a request and reads the whole response.
+func (c *client) exchange(request []byte) (*http.Response, error) {
+	if _, err := c.conn.Write(request); err != nil {
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	if _, err := c.r.Peek(1); err != nil {
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the response: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return nil, fmt.Errorf("reading the response: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the response is %s", resp.Status)
+	}
+	return resp, nil
+}
+
+// connect opens a connection and, if there is to be one, the tunnel in it.
+func (c *client) connect() error {
+	var err error
+	if c.conn, err = net.Dial("tcp", c.proxy); err != nil {
+		return err
+	}
+	c.conn.SetDeadline(time.Now().Add(patience))
+	c.r = bufio.NewReader(c.conn)
+	if c.tunnel == "" {
+		return nil
+	}
+	if _, err := fmt.Fprintf(c.conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: %s\r\n\r\n", c.tunnel, userAgent); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return fmt.Errorf("opening a tunnel: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK || c.r.Buffered() > 0 {
+		return fmt.Errorf("opening a tunnel: %s", resp.Status)
+	}
+	secure := tls.Client(c.conn, c.tls)
+	if err := secure.Handshake(); err != nil {
+		return err
+	}
+	c.conn = secure
+	c.shaken++
+	if secure.ConnectionState().DidResume {
+		c.resumed++
+	}
+	c.r.Reset(secure)
+	return nil
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// h2Client is a worker that shares one connection over HTTP/2 with others.
+type h2Client struct {
+	client *http.Client
+	target string
+}
+
+// newH2Transport makes a connection that h2Clients share.
+func newH2Transport(proxy string) *http.Transport {
+	return &http.Transport{
+		Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: proxy}),
+		TLSClientConfig:   clientTLS("h2"),
+		ForceAttemptHTTP2: true,
+	}
+}
+
+func (c *h2Client) request() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", userAgent)
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	switch {
+	case resp.ProtoMajor != 2:
+		return errors.New("it speaks " + resp.Proto)
+	case resp.StatusCode != http.StatusOK:
+		return errors.New("the response is " + resp.Status)
+	}
+	return nil
+}
+
+func (c *h2Client) close() { c.client.CloseIdleConnections() }
+
+// clientTLS does not verify: that would be the client's CPU, and this program
+// knows whom it talks to.
+func clientTLS(protocol string) *tls.Config {
+	return &tls.Config{ServerName: "localhost", InsecureSkipVerify: true, NextProtos: []string{protocol}}
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// kind is a proxy that can be measured.
+type kind struct {
+	name    string
+	program string // that must be there besides this one; its package in Debian
+	pkg     string
+	unread  string // why it does not read inside TLS; "" if it does
+	no2     string // why it does not speak HTTP/2 with clients; "" if it does
+	few     bool   // it is slow: one round will do
+
+	// command is how the proxy is started, to listen on address. All of its files
+	// are in folder.
+	command func(s *site, folder, address string) (*exec.Cmd, error)
+}
+
+const (
+	ours    = "robotsproxy"
+	logging = "robotsproxy, logging"
+	floor   = "ReverseProxy"
+)
+
+// kinds are all proxies that are measured: robotsproxy as built at program, further
+// builds of it by their names, and the others.
+func kinds(program string, builds map[string]string) []kind {
+	all := []kind{
+		{name: ours, command: robotsproxyCommand(program, "none")},
+		{name: logging, command: robotsproxyCommand(program, "all")},
+	}
+	for _, name := range slices.Sorted(maps.Keys(builds)) {
+		all = append(all, kind{name: name, command: robotsproxyCommand(builds[name], "none")})
+	}
+	return append(all, []kind{
+		{name: "goproxy", command: func(s *site, _, address string) (*exec.Cmd, error) {
+			return ownRole("goproxy", address, s.caFile(), s.keyFile())
+		}},
+		{name: floor, unread: "it is no forward proxy", command: func(_ *site, _, address string) (*exec.Cmd, error) {
+			return ownRole("reverseproxy", address)
+		}},
+		{name: "squid", program: "squid", pkg: "squid-openssl", no2: "it has no HTTP/2", command: squidCommand},
+		{name: "tinyproxy", program: "tinyproxy", pkg: "tinyproxy", unread: "it does not read inside TLS", command: tinyproxyCommand},
+		{name: "mitmproxy", program: "mitmdump", pkg: "mitmproxy", few: true, command: mitmproxyCommand},
+	}...)
+}
+
+// running is a proxy that has been started.
+type running struct {
+	kind
+	*process
+	address string
+	asked   atomic.Int64 // how many origins it has been sent to
+}
+
+// start starts a proxy and waits until it listens. The caller stops it.
+func (k kind) start(s *site) (*running, error) {
+	if k.program != "" {
+		if _, err := exec.LookPath(k.program); err != nil {
+			return nil, fmt.Errorf("%s is not there; install Debian's %s", k.program, k.pkg)
+		}
+	}
+	folder, err := os.MkdirTemp(s.folder, "proxy-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(folder, 0o755); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	l.Close() // for the proxy to take
+	r := &running{kind: k, address: l.Addr().String()}
+	cmd, err := k.command(s, folder, r.address)
+	if err != nil {
+		return nil, err
+	}
+	if r.process, err = startProcess(cmd, filepath.Join(folder, "output")); err != nil {
+		return nil, err
+	}
+	if err := r.listens(); err != nil {
+		r.stop()
+		return nil, fmt.Errorf("%w: %s", err, r.said())
+	}
+	return r, nil
+}
+
+// listens waits until the proxy takes connections.
+func (r *running) listens() error {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-r.exited:
+			return errors.New("it ended at once")
+		default:
+		}
+		if conn, err := net.Dial("tcp", r.address); err == nil {
+			return conn.Close()
+		}
+	}
+	return errors.New("it does not listen")
+}
+
+func robotsproxyCommand(program, decisions string) func(s *site, folder, address string) (*exec.Cmd, error) {
+	return func(s *site, folder, address string) (*exec.Cmd, error) {
+		config := fmt.Sprintf(`listen: %q
+admin_listen: ""
+data_dir: %q
+log:
+  decisions: %s
+  file: decisions.log
+upstream:
+  ca_file: %q
+`, address, filepath.Join(folder, "data"), decisions, s.caFile())
+		file := filepath.Join(folder, "robotsproxy.yaml")
+		return exec.Command(program, "serve", "--config", file), os.WriteFile(file, []byte(config), 0o644)
+	}
+}
+
+// squidCommand has squid work as the others do: one worker, no cache, no access
+// log, and certificates signed by what the CONNECT says, without a look at the
+// origin's.
+func squidCommand(s *site, folder, address string) (*exec.Cmd, error) {
+	const generator = "/usr/lib/squid/security_file_certgen"
+	database := filepath.Join(folder, "certificates")
+	if out, err := exec.Command(generator, "-c", "-s", database, "-M", "16MB").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("making a database for certificates: %w: %s", err, out)
+	}
+	if err := giveTo("proxy", folder); err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(`http_port %s ssl-bump cert=%s key=%s generate-host-certificates=on dynamic_cert_mem_cache_size=16MB
+sslcrtd_program %s -s %s -M 16MB
+sslcrtd_children 2 startup=1 idle=1
+ssl_bump bump all
+tls_outgoing_options cafile=%s
+acl here src 127.0.0.0/8
+http_access allow here
+http_access deny all
+cache deny all
+cache_mem 8 MB
+access_log none
+cache_log %s
+cache_store_log none
+pid_filename none
+pinger_enable off
+max_filedescriptors 65536
+workers 1
+visible_hostname bench
+shutdown_lifetime 1 seconds
+coredump_dir none
+`, address, s.caFile(), s.keyFile(), generator, database, s.caFile(), filepath.Join(folder, "cache.log"))
+	file := filepath.Join(folder, "squid.conf")
+	return exec.Command("squid", "-N", "-f", file), os.WriteFile(file, []byte(config), 0o644)
+}
+
+// giveTo gives a folder and what is in it to a user, if this is root, who would not
+// run as such.
+func giveTo(name, folder string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return err
+	}
+	uid, _ := strconv.Atoi(u.Uid) // numbers on Linux
+	gid, _ := strconv.Atoi(u.Gid)
+	return filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, uid, gid))
+	})
+}
+
+func tinyproxyCommand(_ *site, folder, address string) (*exec.Cmd, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(`Port %s
+Listen 127.0.0.1
+Timeout 600
+MaxClients 1000
+Allow 127.0.0.0/8
+LogLevel Critical
+`, port)
+	file := filepath.Join(folder, "tinyproxy.conf")
+	return exec.Command("tinyproxy", "-d", "-c", file), os.WriteFile(file, []byte(config), 0o644)
+}
+
+func mitmproxyCommand(s *site, folder, address string) (*exec.Cmd, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("mitmdump", "--quiet", "--listen-host", host, "--listen-port", port)
+	for _, option := range []string{
+		"confdir=" + filepath.Join(folder, "mitmproxy"),
+		"flow_detail=0",
+		"connection_strategy=lazy",
+		"stream_large_bodies=1m",
+		"ssl_verify_upstream_trusted_ca=" + s.caFile(),
+	} {
+		cmd.Args = append(cmd.Args, "--set", option)
+	}
+	return cmd, nil
+}

@@ -1,0 +1,131 @@
+// Command proxies measures robotsproxy beside what a user might pick instead. It
+// starts an origin and the proxies, each a process of its own, and is the load
+// itself; it takes each proxy's CPU time from the kernel, so that nobody else's
+// counts. All traffic is on loopback. From the project's folder:
+//
+//	make bench                # all of it, some twelve minutes
+//	make bench QUICK=1        # two minutes, with fewer and shorter rounds
+//	make bench BENCH="-cases 'HTTP,' -proxies 'robotsproxy|squid'"
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	raiseFileLimit()
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "proxies:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// roles are what this program is when it starts itself.
+var roles = map[string]func(args []string) error{
+	"origin":       serveOrigin,
+	"goproxy":      serveGoproxy,
+	"reverseproxy": serveReverseProxy,
+}
+
+// scale says how much is measured.
+type scale struct {
+	rounds   int
+	each     budget // of a proxy in a round
+	origins  int    // in a round
+	idle     []int  // tunnels
+	download int64  // octets
+}
+
+var (
+	full  = scale{rounds: 5, each: budget{length: 2 * time.Second}, origins: 10_000, idle: []int{1_000, 10_000}, download: 300 << 20}
+	quick = scale{rounds: 3, each: budget{length: 600 * time.Millisecond}, origins: 1_000, idle: []int{1_000}, download: 300 << 20}
+	smoke = scale{rounds: 1, each: budget{requests: 50}, origins: 50, idle: []int{10}, download: 1 << 20}
+)
+
+// run measures what args ask for. Tables go to out, progress to progress.
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	flags := flag.NewFlagSet("proxies", flag.ContinueOnError)
+	flags.SetOutput(progress)
+	program := flags.String("robotsproxy", "../robotsproxy", "the built program")
+	builds := map[string]string{}
+	flags.Func("also", "`NAME=FILE`: another build of robotsproxy, to be measured beside it; may be repeated", func(value string) error {
+		name, file, found := strings.Cut(value, "=")
+		if !found {
+			return errors.New("it wants NAME=FILE")
+		}
+		builds[name] = file
+		return nil
+	})
+	size := flags.String("scale", "full", "how much is measured: full, quick or smoke")
+	onlyCases := flags.String("cases", "", "measure only the cases whose name this regular expression finds")
+	onlyProxies := flags.String("proxies", "", "measure only the proxies whose name this regular expression finds")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	scale, known := map[string]scale{"full": full, "quick": quick, "smoke": smoke}[*size]
+	if !known {
+		return fmt.Errorf("-scale %q is none of full, quick, smoke", *size)
+	}
+	cases, err := regexp.Compile(*onlyCases)
+	if err != nil {
+		return fmt.Errorf("-cases: %w", err)
+	}
+	proxies, err := regexp.Compile(*onlyProxies)
+	if err != nil {
+		return fmt.Errorf("-proxies: %w", err)
+	}
+	for _, file := range append(slices.Collect(maps.Values(builds)), *program) {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("%w; build it first, or name it with -robotsproxy", err)
+		}
+	}
+	s, err := newSite()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	b := &bench{site: s, kinds: kinds(*program, builds), scale: scale, cases: cases, progress: progress, results: results{}}
+	if err := b.measure(ctx, proxies); err != nil {
+		return err
+	}
+	b.report(out)
+	return nil
+}
+
+// raiseFileLimit allows for ten thousand tunnels with two ends each, in children
+// too. What is not permitted is done without.
+func raiseFileLimit() {
+	const files = 65536
+	limit := unix.Rlimit{Cur: files, Max: files}
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) != nil && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		limit.Cur = limit.Max
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// goal is what robotsproxy is to reach: at most this ratio of another's.
+type goal struct {
+	name, of string
+	against  string
+	most     float64
+}
+
+var goals = []goal{
+	{plainKept, ours, "goproxy", 0.70},
+	{plainKept, ours, floor, 1.10},
+	{plainKept, ours, "squid", 0.90},
+	{plainKept, logging, ours, 1.08},
+	{plainNew, ours, "goproxy", 0.95},
+	{plainNew, ours, "squid", 0.95},
+	{secureKept, ours, "goproxy", 0.95},
+	{secureKept, ours, "squid", 0.80},
+	{secureH2, ours, "goproxy", 0.80},
+	{tunnelNew, ours, "goproxy", 1.05},
+	{tunnelNew, ours, "squid", 0.75},
+	{tunnelAgain, ours, "goproxy", 0.85},
+}
+
+const (
+	mostMemory     = 80e6 // octets after the run
+	mostTunnel     = 40e3 // octets an idle tunnel
+	mostP99AtHalf  = 1.1  // of ReverseProxy's
+	microsecond    = float64(time.Microsecond)
+	octetsMegabyte = 1e6
+)
+
+// report writes all results in Markdown.
+func (b *bench) report(out io.Writer) {
+	fmt.Fprintf(out, "%s, %d cores, %s, %s. Medians of %d rounds; %d clients; CPU is the proxy's own.\n",
+		processor(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.scale.rounds, connections)
+	for _, c := range benchCases() {
+		b.reportRequests(out, c.name)
+	}
+	b.reportRequests(out, halfLoad)
+	for _, name := range []string{plainDown, secureDown} {
+		b.reportDownloads(out, name)
+	}
+	b.reportMemory(out)
+	b.reportGoals(out)
+	fmt.Fprintln(out)
+	for _, line := range b.notes {
+		fmt.Fprintln(out, "-", line)
+	}
+}
+
+// median is the middle one of what is read from samples; 0 of none.
+func median[T cmp.Ordered](samples []sample, read func(sample) T) T {
+	var all []T
+	for _, s := range samples {
+		all = append(all, read(s))
+	}
+	if len(all) == 0 {
+		return *new(T)
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func cpuOf(s sample) time.Duration { return s.cpu }
+func p50Of(s sample) time.Duration { return s.p50 }
+func p99Of(s sample) time.Duration { return s.p99 }
+func rateOf(s sample) float64      { return s.rate }
+
+// measured are the proxies that a case has results of, in the order of kinds.
+func (b *bench) measured(name string) []string {
+	var names []string
+	for _, k := range b.kinds {
+		if len(b.results[name][k.name]) > 0 {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// reportRequests is the table of one case.
+func (b *bench) reportRequests(out io.Writer, name string) {
+	proxies := b.measured(name)
+	if len(proxies) == 0 {
+		return
+	}
+	own := median(b.results[name][ours], cpuOf)
+	fmt.Fprintf(out, "\n| %s | CPU a request, µs | robotsproxy's of it | requests/s | p50, µs | p99, µs |\n|---|---:|---:|---:|---:|---:|\n", name)
+	for _, proxy := range proxies {
+		s := b.results[name][proxy]
+		cpu := median(s, cpuOf)
+		fmt.Fprintf(out, "| %s | %.1f | %.2f | %.0f | %.0f | %.0f |\n", proxy, float64(cpu)/microsecond, float64(own)/float64(cpu),
+			median(s, rateOf), float64(median(s, p50Of))/microsecond, float64(median(s, p99Of))/microsecond)
+	}
+}
+
+func (b *bench) reportDownloads(out io.Writer, name string) {
+	proxies := b.measured(name)
+	if len(proxies) == 0 {
+		return
+	}
+	own := median(b.results[name][ours], cpuOf)
+	fmt.Fprintf(out, "\n| %s, %d MiB | CPU, ms | robotsproxy's of it | MB/s |\n|---|---:|---:|---:|\n", name, b.scale.download>>20)
+	for _, proxy := range proxies {
+		s := b.results[name][proxy]
+		cpu := median(s, cpuOf)
+		fmt.Fprintf(out, "| %s | %d | %.2f | %.0f |\n", proxy, cpu.Milliseconds(), float64(own)/float64(cpu), median(s, rateOf)/octetsMegabyte)
+	}
+}
+
+// reportMemory is the table of what the proxies take.
+func (b *bench) reportMemory(out io.Writer) {
+	fmt.Fprint(out, "\n| memory | after the run, MB | at most, MB |")
+	for _, n := range b.scale.idle {
+		fmt.Fprintf(out, " %s, KB each |", idleName(n))
+	}
+	fmt.Fprintf(out, "\n|---|---:|---:|%s\n", strings.Repeat("---:|", len(b.scale.idle)))
+	for _, proxy := range b.measured(afterRun) {
+		m := b.results[afterRun][proxy][0].memory
+		fmt.Fprintf(out, "| %s | %.0f | %.0f |", proxy, float64(m.now)/octetsMegabyte, float64(m.peak)/octetsMegabyte)
+		for _, n := range b.scale.idle {
+			if s := b.results[idleName(n)][proxy]; len(s) > 0 {
+				fmt.Fprintf(out, " %.0f |", s[0].tunnel/1e3)
+			} else {
+				fmt.Fprint(out, " |")
+			}
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// reportGoals says what has been reached.
+func (b *bench) reportGoals(out io.Writer) {
+	fmt.Fprint(out, "\n| goal | is | at most | |\n|---|---:|---:|---|\n")
+	line := func(what string, is, most float64) {
+		verdict := "met"
+		if is > most {
+			verdict = "**missed**"
+		}
+		fmt.Fprintf(out, "| %s | %.2f | %.2f | %s |\n", what, is, most, verdict)
+	}
+	for _, g := range goals {
+		is, than := b.results[g.name][g.of], b.results[g.name][g.against]
+		if len(is) > 0 && len(than) > 0 {
+			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), float64(median(is, cpuOf))/float64(median(than, cpuOf)), g.most)
+		}
+	}
+	if is, than := b.results[halfLoad][ours], b.results[halfLoad][floor]; len(is) > 0 && len(than) > 0 {
+		line("half load: p99, of "+floor, float64(median(is, p99Of))/float64(median(than, p99Of)), mostP99AtHalf)
+	}
+	for _, s := range b.results[afterRun][ours] {
+		line("memory after the run, MB", float64(s.memory.now)/octetsMegabyte, mostMemory/octetsMegabyte)
+	}
+	for _, n := range b.scale.idle {
+		for _, s := range b.results[idleName(n)][ours] {
+			line(idleName(n)+", KB each", s.tunnel/1e3, mostTunnel/1e3)
+		}
+	}
+}
+
+// processor is its name, as the kernel tells it.
+func processor() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "model name" {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return runtime.GOARCH
+}

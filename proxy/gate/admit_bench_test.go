@@ -1,0 +1,64 @@
+package gate_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// always is a source of one policy.
+type always struct{ policy *policy.Policy }
+
+func (a always) Policy(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+	return a.policy, nil
+}
+
+// BenchmarkAdmit is a request's way through the gate, from its question to its line
+// in the log.
+func BenchmarkAdmit(b *testing.B) {
+	for _, decisions := range []gate.Decisions{gate.NoDecisions, gate.AllDecisions} {
+		for _, verdict := range []gate.Judgment{gate.Allowed, gate.Disallowed} {
+			b.Run("log="+string(decisions)+"/verdict="+string(verdict), func(b *testing.B) {
+				benchmarkAdmit(b, decisions, verdict)
+			})
+		}
+	}
+}
+
+func benchmarkAdmit(b *testing.B, decisions gate.Decisions, verdict gate.Judgment) {
+	url := map[gate.Judgment]string{
+		gate.Allowed:    "https://example.com/private/open?page=2",
+		gate.Disallowed: "https://example.com/private/letters?page=2",
+	}[verdict]
+	target, err := robots.ParseTarget(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ask := gate.Ask{Target: target, Method: http.MethodGet, Asker: identity.Asker{
+		Addr:   netip.MustParseAddr("127.0.0.1"),
+		Header: http.Header{"User-Agent": {"ExampleBot/1.0 (+https://example.org/bot)"}},
+	}}
+	log := zerolog.New(io.Discard).With().Timestamp().Logger()
+	g, err := gate.New(gate.Rules{Decisions: decisions}, always{rules(site)}, log, prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := g.Admit(b.Context(), ask)
+		if err != nil || p.Judgment != verdict {
+			b.Fatal(p.Judgment, err)
+		}
+		p.Done(http.StatusOK, 1024, nil)
+	}
+}

@@ -1,0 +1,61 @@
+package robots_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"robotsproxy/robots"
+)
+
+// shop is a file as large shops have: bots that are kept out, and 90 rules for
+// everyone, every fourth with wildcards.
+func shop() []byte {
+	var b strings.Builder
+	b.WriteString("User-agent: BadBot\nUser-agent: WorseBot\nDisallow: /\n\nUser-agent: *\n")
+	for i := range 30 {
+		fmt.Fprintf(&b, "Disallow: /section-%d/\nDisallow: /account/page-%d\n", i, i)
+		if i%2 == 0 {
+			fmt.Fprintf(&b, "Allow: /section-%d/open\nDisallow: /*?filter%d=\n", i, i)
+		}
+	}
+	b.WriteString("\nSitemap: https://example.com/sitemap.xml\n")
+	return []byte(b.String())
+}
+
+func BenchmarkParse(b *testing.B) {
+	text := shop()
+	b.ReportAllocs()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		robots.Parse(text)
+	}
+}
+
+// BenchmarkMatch is the time of one verdict: find the group, match one path.
+func BenchmarkMatch(b *testing.B) {
+	file := robots.Parse(shop())
+	tokens := []string{"ExampleBot"}
+	for _, test := range []struct{ name, path string }{
+		{"disallowed", "/section-7/page-17?colour=white"},
+		{"allowed", "/section-8/open/page-17?colour=white"},
+		{"unmatched", "/catalog/lamps/desk-lamp-17?colour=white"},
+	} {
+		b.Run("path="+test.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				group, _ := file.Group(tokens)
+				group.Match(test.path)
+			}
+		})
+	}
+}
+
+func BenchmarkParseTarget(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := robots.ParseTarget("https://www.example.com/catalog/lamps/desk-lamp-17?colour=white"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
