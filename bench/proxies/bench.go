@@ -136,10 +136,10 @@ func (b *bench) enforces(proxies []*running) error {
 
 // interleave has do called for all proxies in turn, in the opposite order every
 // other round, so that what changes on the machine meets all of them alike.
-func (b *bench) interleave(ctx context.Context, name string, proxies []*running, do func(r *running) (sample, error)) {
+func (b *bench) interleave(ctx context.Context, name string, rounds int, proxies []*running, do func(r *running) (sample, error)) {
 	failed := map[*running]bool{}
-	for round := range b.scale.rounds {
-		fmt.Fprintf(b.progress, "%s: round %d of %d\n", name, round+1, b.scale.rounds)
+	for round := range rounds {
+		fmt.Fprintf(b.progress, "%s: round %d of %d\n", name, round+1, rounds)
 		for _, r := range proxies {
 			if ctx.Err() != nil {
 				return
@@ -169,7 +169,7 @@ func (b *bench) requests(ctx context.Context, c *benchCase, proxies []*running) 
 			b.leave("%s: %s", r.name, why)
 		}
 	}
-	b.interleave(ctx, c.name, able, func(r *running) (sample, error) {
+	b.interleave(ctx, c.name, b.scale.rounds, able, func(r *running) (sample, error) {
 		workers := c.workers(b.site, r)
 		defer closeAll(workers)
 		s, err := b.observe(r, func() load { return closedLoop(ctx, workers, c.budget(b.scale)) }, workers)
@@ -218,7 +218,8 @@ func (b *bench) observe(r *running, do func() load, workers []worker) (sample, e
 }
 
 // halfLoad measures how long responses take at half of what the slower of
-// robotsproxy and ReverseProxy can do.
+// robotsproxy and ReverseProxy can do. A 99th percentile wants more rounds than a
+// mean does.
 func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 	most := 0.0
 	var two []*running
@@ -241,7 +242,7 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 	if len(two) < 2 {
 		return
 	}
-	b.interleave(ctx, halfLoad, two, func(r *running) (sample, error) {
+	b.interleave(ctx, halfLoad, 3*b.scale.rounds, two, func(r *running) (sample, error) {
 		workers := append(b.site.plainClients(r, false), b.site.plainClients(r, false)...)
 		defer closeAll(workers)
 		return b.observe(r, func() load { return openLoop(ctx, workers, b.scale.each, most/2) }, workers)
@@ -254,7 +255,7 @@ func (b *bench) downloads(ctx context.Context, name string, proxies []*running) 
 	able := slices.DeleteFunc(slices.Clone(proxies), func(r *running) bool {
 		return r.name == logging || name == secureDown && r.unread != ""
 	})
-	b.interleave(ctx, name, able, func(r *running) (sample, error) {
+	b.interleave(ctx, name, b.scale.rounds, able, func(r *running) (sample, error) {
 		c := b.site.plainClients(r, false)[0].(*client)
 		c.next = always(get("http://"+b.site.plain()+path, b.site.plain()))
 		if name == secureDown {

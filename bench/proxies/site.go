@@ -35,9 +35,9 @@ const (
 
 // site is what all proxies are measured with: an origin, and a folder for files.
 type site struct {
-	folder  string
-	origin  *process
-	ports   originPorts
+	folder string
+	origin *process
+	ports  originPorts
 }
 
 // originPorts are where the origin listens, on every address of loopback.
