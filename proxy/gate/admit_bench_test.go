@@ -49,7 +49,7 @@ func benchmarkAdmit(b *testing.B, decisions gate.Decisions, verdict gate.Judgmen
 		Header: http.Header{"User-Agent": {"ExampleBot/1.0 (+https://example.org/bot)"}},
 	}}
 	log := zerolog.New(io.Discard).With().Timestamp().Logger()
-	g, err := gate.New(gate.Rules{Decisions: decisions}, always{rules(site)}, log, prometheus.NewRegistry())
+	g, err := gate.New(gate.Rules{Decisions: decisions}, always{rules(site)}, nil, log, prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -217,9 +217,9 @@ func TestUnreadTunnelsAndPace(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmit is a request to an origin that is not paced: what a pacer costs is
+// BenchmarkUnpaced is a request to an origin that is not paced: what a pacer costs is
 // the difference.
-func BenchmarkAdmit(b *testing.B) {
+func BenchmarkUnpaced(b *testing.B) {
 	question := ask(b, "https://example.com/", "ExampleBot/1.0")
 	k := &known{policy: rules("User-agent: *\nDisallow: /private/\n")}
 	for _, name := range []string{"pace=no", "pace=yes"} {
