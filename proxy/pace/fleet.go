@@ -79,7 +79,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local slot = tonumber(redis.call('ZSCORE', KEYS[1], token) or nil)
 if not slot then
-	slot = math.max(now, tonumber(redis.call('GET', KEYS[2]) or 0))
+	slot = math.max(now, tonumber(KEYS[2] and redis.call('GET', KEYS[2]) or 0))
 	local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
 	if last then
 		slot = math.max(slot, last + delay)
@@ -101,13 +101,16 @@ if till > tonumber(redis.call('GET', KEYS[1]) or 0) then
 end
 return 1`)
 
-// take takes the next turn; one that is further off than most is not taken. nil
+// take takes the next turn; one that is further off than MaxWait is not taken. nil
 // means that Redis is away.
-func (f *fleet) take(r *Request, delay, most time.Duration) *turn {
+func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
 	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Agent), token: rand.Text()}
-	keys := []string{t.key, holdKey + hashed(r.Origin, r.Identity)}
+	keys := []string{t.key}
+	if opts.RetryAfter {
+		keys = append(keys, holdKey+hashed(r.Origin, r.Identity))
+	}
 	answered := f.ask(func(ctx context.Context) error {
-		ms, err := takeScript.Run(ctx, f.client, keys, t.token, milliseconds(delay), most.Milliseconds()).Int64()
+		ms, err := takeScript.Run(ctx, f.client, keys, t.token, milliseconds(delay), opts.MaxWait.Milliseconds()).Int64()
 		t.wait = time.Duration(ms) * time.Millisecond
 		return err
 	})

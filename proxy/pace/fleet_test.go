@@ -61,11 +61,12 @@ func TestFleetTakesTurns(t *testing.T) {
 	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
 	one, two := newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet
 	const delay, most = time.Minute, 4 * time.Minute
+	opts := Options{MaxWait: most, RetryAfter: true}
 	r := of(delay)
 	var turns []*turn
 	for i := range 5 {
 		f := []*fleet{one, two}[i%2]
-		turn := f.take(&r, delay, most)
+		turn := f.take(&r, delay, &opts)
 		if turn == nil || !near(turn.wait, time.Duration(i)*delay) && i > 0 || i == 0 && turn.wait != 0 {
 			t.Fatalf("turn %d: %+v", i, turn)
 		}
@@ -73,7 +74,7 @@ func TestFleetTakesTurns(t *testing.T) {
 	}
 	want := func(what string, wait time.Duration) *turn {
 		t.Helper()
-		turn := two.take(&r, delay, most)
+		turn := two.take(&r, delay, &opts)
 		if turn == nil || !near(turn.wait, wait) {
 			t.Errorf("%s: %+v, want %v", what, turn, wait)
 		}
@@ -91,14 +92,19 @@ func TestFleetTakesTurns(t *testing.T) {
 
 	other := r
 	other.Agent = "Other"
-	if turn := two.take(&other, delay, most); turn == nil || turn.wait != 0 {
+	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
 		t.Errorf("another agent: %+v", turn)
 	}
 	one.hold(&r, 3*time.Minute)
 	one.hold(&r, time.Minute)
 	other.Agent = "Third"
-	if turn := two.take(&other, delay, most); turn == nil || !near(turn.wait, 3*delay) {
+	if turn := two.take(&other, delay, &opts); turn == nil || !near(turn.wait, 3*delay) {
 		t.Errorf("a hold: %+v", turn)
+	}
+	opts.RetryAfter = false
+	other.Agent = "Fourth"
+	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
+		t.Errorf("a hold that is not heeded: %+v", turn)
 	}
 	for _, key := range one.client.Keys(context.Background(), "*").Val() {
 		ttl := one.client.PTTL(context.Background(), key).Val()
@@ -142,7 +148,7 @@ func TestFleetLeaving(t *testing.T) {
 	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || !near(late.Wait, time.Minute) {
 		t.Errorf("one that is held: %v", err)
 	}
-	if turn := p.fleet.take(&r, r.Delay, time.Hour); turn == nil || !near(turn.wait, r.Delay) {
+	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil || !near(turn.wait, r.Delay) {
 		t.Errorf("the next turn: %+v", turn)
 	}
 }

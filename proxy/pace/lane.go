@@ -257,7 +257,13 @@ func (p *Pacer) hold(s *site, until time.Time) {
 	}
 	if s.held.IsZero() {
 		p.holds.Add(1)
-		s.letGo = time.AfterFunc(until.Sub(p.now()), func() { p.letGo(s) })
+		s.letGo = time.AfterFunc(until.Sub(p.now()), func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !s.held.After(p.now()) { // else it is held again
+				p.letGo(s)
+			}
+		})
 	} else {
 		s.letGo.Reset(until.Sub(p.now()))
 	}
@@ -267,14 +273,17 @@ func (p *Pacer) hold(s *site, until time.Time) {
 	}
 }
 
+// letGo ends a site's hold, if it is held.
 func (p *Pacer) letGo(s *site) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s.held.IsZero() || s.held.After(p.now()) { // held again meanwhile
+	if s.held.IsZero() {
 		return
 	}
+	s.letGo.Stop()
 	p.holds.Add(-1)
 	s.held = time.Time{}
+	for _, l := range s.lanes {
+		l.run()
+	}
 	p.tidy(s)
 }
 

@@ -94,12 +94,16 @@ func (p *Pacer) Close() error {
 }
 
 // SetOptions puts other options in the place of those that are, for requests that
-// come from now on; MaxInFlight for those that wait too.
+// come from now on; MaxInFlight for those that wait too. Without RetryAfter nothing
+// stays held.
 func (p *Pacer) SetOptions(opts Options) {
 	p.opts.Store(&opts)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.sites {
+		if !opts.RetryAfter {
+			p.letGo(s)
+		}
 		p.fill(s)
 	}
 }
@@ -155,7 +159,7 @@ func (p *Pacer) held(r *Request) bool {
 func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Place, error) {
 	w := &waiter{delay: delay, most: opts.MaxWait, turn: make(chan error, 1)}
 	if p.fleet != nil && delay > 0 {
-		t := p.fleet.take(r, delay, opts.MaxWait)
+		t := p.fleet.take(r, delay, opts)
 		switch {
 		case t == nil: // Redis is away
 		case t.wait > opts.MaxWait:
@@ -181,34 +185,36 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		p.waiting.Dec()
 		p.seconds.Add(p.now().Sub(w.arrived).Seconds())
 	}()
-	var over <-chan time.Time
-	if opts.MaxInFlight > 0 { // for how long the others keep their places nobody knows
-		timer := time.NewTimer(opts.MaxWait)
-		defer timer.Stop()
-		over = timer.C
-	}
-	select {
-	case err := <-w.turn:
-		return w.place, err
-	case <-over:
-		return p.leave(l, w, &Late{max(delay, time.Second), opts.MaxWait})
-	case <-ctx.Done():
-		return p.leave(l, w, ctx.Err())
+	over := time.NewTimer(opts.MaxWait)
+	defer over.Stop()
+	for {
+		select {
+		case err := <-w.turn:
+			return w.place, err
+		case <-over.C:
+			// For how long the others keep their places nobody knows. Without any, the
+			// turn is about to come.
+			if p.opts.Load().MaxInFlight > 0 {
+				return p.leave(l, w, &Late{max(delay, time.Second), opts.MaxWait})
+			}
+		case <-ctx.Done():
+			return p.leave(l, w, ctx.Err())
+		}
 	}
 }
 
 // Hold keeps requests to an origin from starting for so long, those that wait
 // already as well: the origin has asked for it. r's agent does not matter.
 func (p *Pacer) Hold(r Request, length time.Duration) {
-	opts := p.opts.Load()
-	if !opts.RetryAfter || length <= 0 {
-		return
-	}
 	length = min(length, longestHold)
 	p.mu.Lock()
-	p.hold(p.siteOf(&r), p.now().Add(length))
+	opts := p.opts.Load()
+	held := opts.RetryAfter && length > 0
+	if held {
+		p.hold(p.siteOf(&r), p.now().Add(length))
+	}
 	p.mu.Unlock()
-	if p.fleet != nil && opts.delay(&r) > 0 { // else nobody asks Redis
+	if held && p.fleet != nil && opts.delay(&r) > 0 { // else nobody asks Redis
 		p.fleet.hold(&r, length)
 	}
 }

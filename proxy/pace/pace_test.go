@@ -378,6 +378,52 @@ func TestOptionsChange(t *testing.T) {
 	})
 }
 
+// Those who wait for their turn when a bound on the requests in flight comes wait for
+// no longer than before.
+func TestBoundComesWhileSomeWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
+		for _, who := range []string{"a", "b", "c"} {
+			s.ask(who, of(2*second), time.Minute)
+		}
+		time.Sleep(second)
+		bounded := Defaults()
+		bounded.MaxInFlight = 1
+		s.SetOptions(bounded)
+		time.Sleep(9 * second)
+		synctest.Wait()
+		if _, late := s.late["c"]; !late {
+			t.Errorf("c waits still; late are %v", s.late)
+		}
+		s.wantStarts(start{"a", 0}, start{"b", 2 * second})
+	})
+}
+
+// An operator who heeds Retry-After no more need not wait for what was asked for
+// before.
+func TestHoldsEndWithRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		s.ask("a", of(2*second), 0)
+		s.Hold(of(0), 20*second)
+		s.ask("b", of(2*second), 0)
+		s.ask("c", of(2*second), 0)
+		free := of(0)
+		free.Agent = "Other"
+		s.ask("free", free, 0)
+		idle := of(0)
+		idle.Origin = "http://example.com"
+		s.Hold(idle, 24*time.Hour)
+		time.Sleep(5 * second)
+		opts := Defaults()
+		opts.RetryAfter = false
+		s.SetOptions(opts)
+		synctest.Wait()
+		s.ask("idle", idle, 0)
+		s.wantStarts(start{"a", 0}, start{"b", 5 * second}, start{"free", 5 * second}, start{"idle", 5 * second}, start{"c", 7 * second})
+	})
+}
+
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, test := range []struct {
