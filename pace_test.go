@@ -161,7 +161,7 @@ func TestTooManyRequests(t *testing.T) {
 		wantSame(t, "pages", site.pages(), []string{"/1", "/3"})
 		line := w.log.wait(t, w.exited, `"url":"`+site.URL+`/2"`)
 		line.want(t, "status", 429, "verdict", "allowed")
-		if why, _ := line["error"].(string); !strings.Contains(why, "waits for 1s at most") {
+		if why, _ := line["error"].(string); !strings.Contains(why, "not come within max_wait (1s)") {
 			t.Errorf("%s: logged %v", door.name, line)
 		}
 	}

@@ -122,7 +122,7 @@ func TestLatePassage(t *testing.T) {
 			t.Errorf("%v, admits %v, %s, %v, %v", err, p.Admits(), p.Judgment, wait, why)
 		}
 		p.Done(429, 0, nil)
-		if len(seen) != 3 || seen[0].Refused || !seen[1].Refused || !seen[2].Refused || !strings.Contains(seen[2].Error, "the next turn comes in 2.5s") {
+		if len(seen) != 3 || seen[0].Refused || !seen[1].Refused || !seen[2].Refused || !strings.Contains(seen[2].Error, "ask again in 2.5s") {
 			t.Errorf("told %+v", seen)
 		}
 		if n := strings.Count(log.String(), "\n"); n != 2 {

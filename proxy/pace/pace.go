@@ -29,12 +29,12 @@ type Request struct {
 // Late says that a request would have to wait for longer than it may. It has taken
 // no turn.
 type Late struct {
-	Wait time.Duration // until its turn would have come
-	Max  time.Duration // how long it may wait
+	Wait time.Duration // until its turn would have come, as far as that is known
+	Max  time.Duration // how long it may wait in all
 }
 
 func (l *Late) Error() string {
-	return fmt.Sprintf("the next turn comes in %v, and a request waits for %v at most", l.Wait.Round(time.Millisecond), l.Max)
+	return fmt.Sprintf("its turn does not come within max_wait (%v); ask again in %v", l.Max, l.Wait.Round(time.Millisecond))
 }
 
 // Pacer hands out turns. A request that waits costs no goroutine but its own, and

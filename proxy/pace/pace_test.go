@@ -28,6 +28,7 @@ type stand struct {
 	mu      sync.Mutex
 	started []start
 	late    map[string]time.Duration
+	why     map[string]string // they are late
 	left    []string
 }
 
@@ -50,7 +51,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}}
+	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}, why: map[string]string{}}
 }
 
 // of is a request of one bot at a site that states a delay.
@@ -72,6 +73,7 @@ func (s *stand) askFor(ctx context.Context, who string, r Request, takes time.Du
 		switch {
 		case errors.As(err, &late):
 			s.late[who] = late.Wait
+			s.why[who] = late.Error()
 		case err != nil:
 			s.left = append(s.left, who)
 		default:
@@ -318,8 +320,8 @@ func TestInFlight(t *testing.T) {
 		leave()
 		s.ask("e", free, 0)
 		s.wantStarts(start{"a", 0}, start{"b", 0}, start{"elsewhere", 0}, start{"c", 3 * second}, start{"d", 5 * second}, start{"e", 10*second + second/2})
-		if s.late["waits too long"] != second {
-			t.Errorf("late are %v", s.late)
+		if s.late["waits too long"] != second || s.why["waits too long"] != "its turn does not come within max_wait (10s); ask again in 1s" {
+			t.Errorf("late are %v, %v", s.late, s.why)
 		}
 	})
 }
