@@ -133,6 +133,7 @@ func TestFleetLeaving(t *testing.T) {
 	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
 	p := newShared(t, url, zerolog.Nop())
 	r := of(20 * time.Second)
+	r.Agent = "bot" // in lower case, as it is there
 	if _, err := p.Wait(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}

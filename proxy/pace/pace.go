@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,6 +158,7 @@ func (p *Pacer) held(r *Request) bool {
 }
 
 func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Place, error) {
+	r.Agent = strings.ToLower(r.Agent) // as robots.txt reads it (RFC 9309 2.2.1)
 	w := &waiter{delay: delay, most: opts.MaxWait, turn: make(chan error, 1)}
 	if p.fleet != nil && delay > 0 {
 		t := p.fleet.take(r, delay, opts)

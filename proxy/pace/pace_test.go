@@ -145,7 +145,9 @@ func TestLanes(t *testing.T) {
 		s.ask("agent", other, 0)
 		s.ask("a", of(second), 0)
 		s.ask("b", of(second), 0)
-		s.wantStarts(start{"a", 0}, start{"agent", 0}, start{"identity", 0}, start{"origin", 0}, start{"b", second})
+		other.Agent = "bOT" // is Bot
+		s.ask("c", other, 0)
+		s.wantStarts(start{"a", 0}, start{"agent", 0}, start{"identity", 0}, start{"origin", 0}, start{"b", second}, start{"c", 2 * second})
 	})
 }
 
