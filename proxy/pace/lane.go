@@ -43,7 +43,6 @@ type waiter struct {
 	slot    time.Time     // its turn in the fleet; zero: it has none
 
 	at      *list.Element // nil when it has left the lane
-	stalled bool          // there was no place when its turn came
 	started bool
 	place   Place
 	turn    chan error // gets nil when it has started, or a *Late
@@ -181,9 +180,10 @@ func (l *lane) run() {
 			return // it is run again when there is a place
 		}
 		l.remove(w)
-		// A slot is kept to even if the timer is late, so that a fleet keeps its
-		// pace. Else what counts is when the request did start.
-		if l.last = now; !w.slot.IsZero() && !w.stalled {
+		// A slot is kept to even if the timer is a little late, so that a fleet keeps
+		// its pace. Else, and when something held it up, what counts is when the
+		// request did start.
+		if l.last = now; !w.slot.IsZero() && now.Sub(at) <= w.delay/20 {
 			l.last = at
 		}
 		l.delay = w.delay
@@ -231,7 +231,6 @@ func (l *lane) enter(w *waiter) bool {
 		w.place = Place{l.pacer, s}
 		return true
 	}
-	w.stalled = true
 	if !l.stalled {
 		l.stalled = true
 		s.stalled = append(s.stalled, l)

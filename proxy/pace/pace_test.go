@@ -288,6 +288,34 @@ func TestHold(t *testing.T) {
 	})
 }
 
+// Those of a fleet have their turns already when a hold comes. They do not all start
+// when it is over.
+func TestHoldInAFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		r := of(2 * second)
+		var starts sync.WaitGroup
+		for i := range 4 {
+			w := &waiter{delay: r.Delay, arrived: s.begun, most: 30 * second, slot: s.begun.Add(time.Duration(i) * r.Delay), turn: make(chan error, 1)}
+			s.join(&r, w)
+			starts.Go(func() {
+				<-w.turn
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.started = append(s.started, start{fmt.Sprint(i), time.Since(s.begun)})
+			})
+		}
+		time.Sleep(second)
+		s.Hold(r, 20*second)
+		time.Sleep(9 * second)
+		opts := Defaults()
+		opts.RetryAfter = false
+		s.SetOptions(opts)
+		starts.Wait()
+		s.wantStarts(start{"0", 0}, start{"1", 10 * second}, start{"2", 12 * second}, start{"3", 14 * second})
+	})
+}
+
 func TestHoldThatIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)
