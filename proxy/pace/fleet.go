@@ -66,28 +66,33 @@ func newFleet(redisURL string, log zerolog.Logger) (*fleet, error) {
 // turn is one that has been taken.
 type turn struct {
 	key, token string
-	wait       time.Duration // until it comes
+	wait       time.Duration // until it comes, when it was taken
+	comes      time.Time     // by the clock of this process
 }
 
-// takeScript finds the first time that is a delay after all turns that are taken,
-// and takes it unless it is too far off. It gives how long it is until then, also a
-// second time to one whose first answer was lost. A turn is kept until the delay
-// after it is over. All times are milliseconds.
+// takeScript finds the first time that is a delay away from all turns that are taken,
+// and takes it unless it is too far off. That may be a turn which was given back: else
+// clients that leave and come again would fill all time with turns that nobody uses.
+// It gives how long it is until then, also a second time to one whose first answer was
+// lost. A turn is kept until the delay after it is over. All times are milliseconds.
 var takeScript = redis.NewScript(`
 local token, delay, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local slot = tonumber(redis.call('ZSCORE', KEYS[1], token) or nil)
 if not slot then
+	redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - delay)
 	slot = math.max(now, tonumber(KEYS[2] and redis.call('GET', KEYS[2]) or 0))
-	local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
-	if last then
-		slot = math.max(slot, last + delay)
+	local taken = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+	for i = 2, #taken, 2 do
+		if taken[i] - slot >= delay then
+			break
+		end
+		slot = math.max(slot, taken[i] + delay)
 	end
 	if slot - now <= most then
-		redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - delay)
 		redis.call('ZADD', KEYS[1], slot, token)
-		redis.call('PEXPIRE', KEYS[1], slot - now + delay)
+		redis.call('PEXPIRE', KEYS[1], math.max(slot, taken[#taken] or 0) - now + delay)
 	end
 end
 return slot - now`)
@@ -120,8 +125,8 @@ func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
 	return t
 }
 
-// giveBack gives back a turn of a request that has left. Those that come later get
-// it if none after it is taken; else it is lost, as the others have theirs already.
+// giveBack gives back a turn of a request that has left. The next that comes, to any
+// proxy, gets it.
 func (f *fleet) giveBack(t *turn) {
 	f.ask(func(ctx context.Context) error { return f.client.ZRem(ctx, t.key, t.token).Err() })
 }

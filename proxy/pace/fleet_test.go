@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 )
 
@@ -85,10 +87,11 @@ func TestFleetTakesTurns(t *testing.T) {
 	}
 	want("another, as that took no turn", 5*delay)
 	one.giveBack(turns[2])
-	want("a turn in the middle is lost", 5*delay)
+	want("a turn in the middle is given again", 2*delay)
+	want("once", 5*delay)
 	one.giveBack(turns[3])
 	two.giveBack(turns[4])
-	want("the last are given back, in any order", 2*delay)
+	want("the last are given back, in any order", 3*delay)
 
 	other := r
 	other.Agent = "Other"
@@ -152,6 +155,54 @@ func TestFleetLeaving(t *testing.T) {
 	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil || !near(turn.wait, r.Delay) {
 		t.Errorf("the next turn: %+v", turn)
 	}
+}
+
+// Those behind one that leaves move up, and the last turn is free again.
+func TestFleetMovesUp(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	p, other := newShared(t, url, zerolog.Nop()), newShared(t, url, zerolog.Nop())
+	r := of(10 * time.Second)
+	r.Agent = "bot"
+	var (
+		all   sync.WaitGroup
+		leave [4]context.CancelFunc
+	)
+	waiting := func(n int) {
+		for testutil.ToFloat64(p.waiting) != float64(n) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for i := range leave { // the first starts at once
+		var ctx context.Context
+		ctx, leave[i] = context.WithCancel(context.Background())
+		all.Go(func() { p.Wait(ctx, r) })
+		if i == 0 {
+			all.Wait()
+		}
+		waiting(i)
+	}
+	leave[1]()
+	waiting(2)
+	for p.fleet.client.ZCard(context.Background(), turnsKey+hashed(r.Origin, r.Identity, r.Agent)).Val() != 3 {
+		time.Sleep(time.Millisecond)
+	}
+	p.mu.Lock()
+	var arrived time.Time
+	waiters := &p.sites[r.site()].lanes[sha256.Sum256([]byte(r.Agent))].waiters
+	for i, at := 1, waiters.Front(); at != nil; i, at = i+1, at.Next() {
+		w := at.Value.(*waiter)
+		if wait := time.Until(w.slot.comes); !w.arrived.After(arrived) || !near(wait, time.Duration(i)*r.Delay) {
+			t.Errorf("number %d came at %v and starts in %v", i, w.arrived, wait)
+		}
+		arrived = w.arrived
+	}
+	p.mu.Unlock()
+	if turn := other.fleet.take(&r, r.Delay, other.opts.Load()); turn == nil || !near(turn.wait, 3*r.Delay) {
+		t.Errorf("the next turn: %+v", turn)
+	}
+	leave[2]()
+	leave[3]()
+	all.Wait()
 }
 
 // Without Redis a proxy paces alone, and goes on from its own last start. It says

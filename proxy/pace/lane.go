@@ -40,7 +40,7 @@ type waiter struct {
 	delay   time.Duration // after the start before it
 	arrived time.Time
 	most    time.Duration // it may wait
-	slot    time.Time     // its turn in the fleet; zero: it has none
+	slot    *turn         // in the fleet; nil: it has none
 
 	at      *list.Element // nil when it has left the lane
 	started bool
@@ -93,23 +93,38 @@ func (p *Pacer) leave(l *lane, w *waiter, cause error) (Place, error) {
 	if w.at == nil {
 		return w.place, <-w.turn
 	}
-	l.remove(w)
+	l.drop(w)
 	l.run()
 	return Place{}, cause
 }
 
-// add keeps waiters in the order of their slots, which may have come out of it.
+// add puts a request at the end. Its slot may have been given before those of others:
+// the slots go by the order of the lane, each to who stands where it falls.
 func (l *lane) add(w *waiter) {
-	at := l.waiters.Back()
-	for at != nil && w.precedes(at) {
-		at = at.Prev()
-	}
-	if at == nil {
-		w.at = l.waiters.PushFront(w)
-	} else {
-		w.at = l.waiters.InsertAfter(w, at)
-	}
+	w.at = l.waiters.PushBack(w)
 	l.delays += w.delay
+	for at := w.at.Prev(); w.slot != nil && at != nil; at = at.Prev() {
+		before := at.Value.(*waiter)
+		if before.slot == nil {
+			continue
+		}
+		if !before.slot.comes.After(w.slot.comes) {
+			return
+		}
+		w.slot, before.slot = before.slot, w.slot
+		w = before
+	}
+}
+
+// drop takes out a request that has not started. Those behind it move up: it is left
+// with the last slot.
+func (l *lane) drop(w *waiter) {
+	for at := w.at.Next(); w.slot != nil && at != nil; at = at.Next() {
+		if next := at.Value.(*waiter); next.slot != nil {
+			w.slot, next.slot = next.slot, w.slot
+		}
+	}
+	l.remove(w)
 }
 
 func (l *lane) remove(w *waiter) {
@@ -127,11 +142,14 @@ func (l *lane) first() *waiter {
 
 // due is when a request may start after one that started at last.
 func (l *lane) due(w *waiter, last time.Time) time.Time {
-	at := w.slot
+	at := l.site.held
+	if w.slot != nil {
+		at = later(at, w.slot.comes)
+	}
 	if !last.IsZero() {
 		at = later(at, last.Add(w.delay))
 	}
-	return later(at, l.site.held)
+	return at
 }
 
 func later(a, b time.Time) time.Time {
@@ -143,18 +161,11 @@ func later(a, b time.Time) time.Time {
 
 // estimate is when a request that comes now would start, were there places enough.
 func (l *lane) estimate(w *waiter) time.Time {
-	alone := l.due(w, l.last)
-	last := l.waiters.Back()
-	if last == nil || w.precedes(last) {
-		return alone // or nearly so
+	at := l.due(w, l.last)
+	if first := l.first(); first != nil {
+		at = later(at, later(l.due(first, l.last), w.arrived).Add(l.delays-first.delay+w.delay))
 	}
-	first := l.first()
-	return later(alone, later(l.due(first, l.last), w.arrived).Add(l.delays-first.delay+w.delay))
-}
-
-// precedes reports whether w's turn in the fleet comes before that of another.
-func (w *waiter) precedes(at *list.Element) bool {
-	return !w.slot.IsZero() && at.Value.(*waiter).slot.After(w.slot)
+	return at
 }
 
 // run starts all that may start now, and sees to it that it runs again when the
@@ -183,7 +194,7 @@ func (l *lane) run() {
 		// A slot is kept to even if the timer is a little late, so that a fleet keeps
 		// its pace. Else, and when something held it up, what counts is when the
 		// request did start.
-		if l.last = now; !w.slot.IsZero() && now.Sub(at) <= w.delay/20 {
+		if l.last = now; w.slot != nil && now.Sub(at) <= w.delay/20 {
 			l.last = at
 		}
 		l.delay = w.delay
@@ -298,7 +309,7 @@ func (l *lane) refuseLate() {
 			last = start
 			continue
 		}
-		l.remove(w)
+		l.drop(w)
 		w.turn <- &Late{start.Sub(now), w.most}
 	}
 	l.run()

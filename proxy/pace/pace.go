@@ -167,10 +167,11 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		case t.wait > opts.MaxWait:
 			return Place{}, &Late{t.wait, opts.MaxWait}
 		default:
-			w.slot = p.now().Add(t.wait)
+			t.comes = p.now().Add(t.wait)
+			w.slot = t
 			defer func() {
 				if !w.started {
-					p.fleet.giveBack(t)
+					p.fleet.giveBack(w.slot) // maybe another one meanwhile
 				}
 			}()
 		}

@@ -296,7 +296,7 @@ func TestHoldInAFleet(t *testing.T) {
 		r := of(2 * second)
 		var starts sync.WaitGroup
 		for i := range 4 {
-			w := &waiter{delay: r.Delay, arrived: s.begun, most: 30 * second, slot: s.begun.Add(time.Duration(i) * r.Delay), turn: make(chan error, 1)}
+			w := &waiter{delay: r.Delay, arrived: s.begun, most: 30 * second, slot: &turn{comes: s.begun.Add(time.Duration(i) * r.Delay)}, turn: make(chan error, 1)}
 			s.join(&r, w)
 			starts.Go(func() {
 				<-w.turn
@@ -313,6 +313,49 @@ func TestHoldInAFleet(t *testing.T) {
 		s.SetOptions(opts)
 		starts.Wait()
 		s.wantStarts(start{"0", 0}, start{"1", 10 * second}, start{"2", 12 * second}, start{"3", 14 * second})
+	})
+}
+
+// However late or early the fleet's turns are given, the order of arrival is kept.
+func TestSlotsGoByTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		r := of(2 * second)
+		var l *lane
+		var waiters []*waiter
+		for _, slot := range []time.Duration{4, 8, -1, 2, 6} { // -1: Redis is away
+			w := &waiter{delay: r.Delay, arrived: s.begun, most: 30 * second, turn: make(chan error, 1)}
+			if slot >= 0 {
+				w.slot = &turn{comes: s.begun.Add(slot * second)}
+			}
+			l = s.join(&r, w)
+			waiters = append(waiters, w)
+		}
+		want := func(slots ...int) {
+			t.Helper()
+			s.Pacer.mu.Lock()
+			defer s.Pacer.mu.Unlock()
+			for i, at := 0, l.waiters.Front(); at != nil; i, at = i+1, at.Next() {
+				got := -1
+				if w := at.Value.(*waiter); w.slot != nil {
+					got = int(w.slot.comes.Sub(s.begun) / second)
+				}
+				if i >= len(slots) || got != slots[i] {
+					t.Errorf("number %d has the slot at %d s, want %v", i, got, slots)
+				}
+			}
+		}
+		want(2, 4, -1, 6, 8)
+		s.leave(l, waiters[1], context.Canceled)
+		want(2, -1, 4, 6)
+		if given := waiters[1].slot.comes.Sub(s.begun); given != 8*second {
+			t.Errorf("the slot at %v is given back", given)
+		}
+		for _, i := range []int{0, 2, 3, 4} {
+			<-waiters[i].turn
+			s.started = append(s.started, start{fmt.Sprint(i), time.Since(s.begun)})
+		}
+		s.wantStarts(start{"0", 2 * second}, start{"2", 4 * second}, start{"3", 6 * second}, start{"4", 8 * second})
 	})
 }
 
