@@ -169,7 +169,7 @@ func (f *fleet) ask(what func(context.Context) error) bool {
 		}
 	}
 	f.silent.Store(int64(time.Since(f.opened) + leftAlone))
-	if !f.away.Swap(true) {
+	if !errors.Is(err, redis.ErrClosed) && !f.away.Swap(true) { // else it is this proxy that stops
 		f.log.Warn().Err(fmt.Errorf("asking the Redis at %s: %w", f.client.Options().Addr, err)).
 			Msg("turns cannot be shared: this proxy paces requests alone until Redis answers again")
 	}

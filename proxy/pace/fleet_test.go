@@ -240,6 +240,25 @@ func TestFleetWithoutRedis(t *testing.T) {
 	}
 }
 
+// One that waits when the proxy is stopped is not told that Redis is away.
+func TestFleetClosed(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	var log bytes.Buffer
+	p := newShared(t, url, zerolog.New(&log))
+	r := of(20 * time.Second)
+	if _, err := p.Wait(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, func() {
+		p.Close()
+		leave()
+	})
+	if _, err := p.Wait(ctx, r); !errors.Is(err, context.Canceled) || log.Len() > 0 {
+		t.Errorf("%v; logged:\n%s", err, &log)
+	}
+}
+
 func TestFleetAddress(t *testing.T) {
 	if _, err := New(Defaults(), "http://user:sesame@x", zerolog.Nop(), nil); err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("error %v", err)

@@ -194,7 +194,7 @@ func (l *lane) run() {
 		// A slot is kept to even if the timer is a little late, so that a fleet keeps
 		// its pace. Else, and when something held it up, what counts is when the
 		// request did start.
-		if l.last = now; w.slot != nil && now.Sub(at) <= w.delay/20 {
+		if l.last = now; w.slot != nil && now.Sub(at) < w.delay/4 {
 			l.last = at
 		}
 		l.delay = w.delay

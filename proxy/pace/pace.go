@@ -86,7 +86,7 @@ func New(opts Options, redisURL string, log zerolog.Logger, metrics prometheus.R
 	return p, nil
 }
 
-// Close ends what New began. Nobody may wait any more.
+// Close ends what New began. Who waits still does so alone.
 func (p *Pacer) Close() error {
 	if p.fleet == nil {
 		return nil
