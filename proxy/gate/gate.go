@@ -146,7 +146,7 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *ide
 		From:      cmp.Or(id.From, ask.Header.Get("From")),
 	})
 	if err != nil {
-		v.Reason, v.Cause = Unreachable, "it was not waited for"
+		v.Reason, v.Cause, v.mode = Unreachable, "it was not waited for", identity.Enforce
 		return v, id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
 	}
 	v.apply(p, tokens, ask.Target.Path)

@@ -158,8 +158,8 @@ func TestNoPolicy(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || v.Judgment == gate.Allowed {
 		t.Errorf("%v, %s", err, v.Judgment)
 	}
-	if _, err := g.Admit(context.Background(), ask(t, "https://example.com/", "curl/8")); !errors.Is(err, context.Canceled) {
-		t.Errorf("admitting: %v", err)
+	if p, err := g.Admit(context.Background(), ask(t, "https://example.com/", "curl/8")); !errors.Is(err, context.Canceled) || p.Admits() {
+		t.Errorf("admitting: %v, %v", err, p.Admits())
 	}
 }
 

@@ -22,7 +22,6 @@ func (g *Gate) AdmitTunnel(ctx context.Context, ask Ask, mixed Judgment) (*Passa
 	if err == nil && extent == robots.Part {
 		p.Reason, p.Judgment = Unread, mixed
 	}
-	p.waited = g.now().Sub(p.asked)
 	return p, err
 }
 
@@ -39,7 +38,6 @@ func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 		err    error
 	)
 	p.Verdict, p.Bot, extent, err = g.decideTunnel(ctx, p.rules, ask, certain)
-	p.waited = g.now().Sub(p.asked)
 	if err != nil {
 		return p, err
 	}
