@@ -144,6 +144,7 @@ func TestPolicyOfTheAPI(t *testing.T) {
 	if p["unreachable_since"] == nil || p["next_try"] == nil {
 		t.Errorf("since when, and until when? %v", p)
 	}
+	w.ask("/api/v1/history?origin=http://"+deadAddress).want(t, "versions", "[]")
 }
 
 func TestPoliciesOfTheAPI(t *testing.T) {

@@ -164,6 +164,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		d.want(w, 200, "GET", "/api/v1/"+path+"?origin="+url.QueryEscape(none.URL))
 	}
 	d.want(w, 200, "GET", "/api/v1/policy?origin=http://"+deadAddress)
+	d.want(w, 200, "GET", "/api/v1/history?origin=http://"+deadAddress)
 	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "openapi.json"} {
 		d.want(w, 200, "GET", "/api/v1/"+path)
 	}

@@ -140,14 +140,17 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	history, err := a.Known.History(r.Context(), origin)
-	switch {
-	case err != nil:
+	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
-	case len(history.Versions) == 0:
-		writeProblem(w, http.StatusNotFound, origin.String()+" has given no robots.txt yet")
-	default:
-		writeJSON(w, http.StatusOK, "application/json", history)
+		return
 	}
+	if len(history.Versions) == 0 {
+		if a.known(w, r) == nil {
+			return
+		}
+		history.Versions = []policy.Version{} // it has been unreachable from the first
+	}
+	writeJSON(w, http.StatusOK, "application/json", history)
 }
 
 // known is the policy of the origin that a request names; nil if there is none,
