@@ -211,6 +211,7 @@ func TestDashboard(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, browser context.Context){
 		"decisions": decisionsAsTheyAreMade,
 		"broken":    streamThatBreaks,
+		"late":      whatComesTooLate,
 		"origins":   originsBySearchAndPage,
 		"origin":    originWithItsRules,
 		"explain":   explanations,
@@ -298,6 +299,7 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.do(chromedp.Reload())
 	p.wantText("#total-allowed", "1,014")
 	p.wantText("#total-refused", "2")
+	p.want(`document.querySelectorAll("#decisions .new").length === 0`) // so many do not fade in
 	p.want(`document.querySelector("#chart .bar.allowed") && document.querySelector("#chart .bar.refused")`)
 	p.want(`document.querySelector("#chart").getAttribute("aria-label").includes("1,014 allowed, 2 refused")`)
 	p.do(chromedp.Focus(chromedp.CSS("#chart")), chromedp.SendKeys(chromedp.CSS("#chart"), kb.ArrowLeft+kb.ArrowLeft))
@@ -322,6 +324,28 @@ func streamThatBreaks(t *testing.T, browser context.Context) {
 	w.stop()
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/explain?url=http://a.example/"))
 	p.wantText("#explain-notice", "robotsproxy does not answer")
+}
+
+// Who has to wait too long is told apart from who is disallowed, and a try whose time
+// has come from one that is to come.
+func whatComesTooLate(t *testing.T, browser context.Context) {
+	w := start(t, "pace: {max_wait: 1ms}\nrobots: {retry_min: 1ms, retry_max: 1ms}")
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 20\nDisallow: /cart\n"), nil)
+	p := w.open(browser, "")
+	for _, path := range []string{"/1", "/2", "/cart"} {
+		w.curl(site.URL + path)
+	}
+	p.wantDecisions("/cart", "/2", "/1")
+	p.choose("#filters [name=verdict]", "held")
+	p.wantDecisions("/2")
+	p.wantText("#decisions tr", "held back", "its turn comes too late", "the next turn comes in", "429")
+	p.want(`document.querySelector("#decisions .error").title.includes("1ms")`)
+
+	w.curl("http://" + deadAddress + "/")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/origins?q=" + deadAddress))
+	p.wantText("#origins-rows", "unreachable", "next try with the next request")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=http://" + deadAddress))
+	p.wantText("#origin-facts", "Next try\nwith the next request")
 }
 
 func originsBySearchAndPage(t *testing.T, browser context.Context) {
@@ -374,6 +398,9 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p.write("#reader [name=agent]", "GreedyBot"+kb.Enter)
 	p.wantText("#file-told", "1 rule for GreedyBot")
 	p.want(counted + ` === "20 , 21 "`)
+	p.want(`document.querySelector("#reader [name=identity]").value === "–"`)
+	p.choose("#reader [name=identity]", "default")
+	p.wantText("#file-told", "10 rules for *")
 
 	// Forgotten, it is fetched by the next request, and its history says what changed.
 	p.click("origin", "Forget …")
@@ -394,6 +421,14 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p.wantText("#versions .added", "+Disallow: /basket")
 	p.wantText("#versions .removed", "-# A shop")
 	p.want(`document.querySelectorAll("#versions > details").length === 2`)
+
+	// Nothing of it is left where another origin can't be shown.
+	p = w.openAt(browser, "http://"+w.admin+"/#/origin?origin="+url.QueryEscape(site.URL))
+	p.wantText("#versions", "Disallow: /basket")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=nobody"))
+	p.wantText("#origin-notice", "no scheme://host")
+	p.wantText("#history-notice", "no scheme://host")
+	p.want(`document.querySelector("#forget").hidden && !document.querySelector("#origin").innerText.includes("Disallow")`)
 }
 
 func explanations(t *testing.T, browser context.Context) {

@@ -22,14 +22,15 @@ export const byId = (id) => document.getElementById(id);
 
 // Characters that can't be seen, or that turn the text around them: controls,
 // format characters such as U+202E, line separators and halves of a pair.
-const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+const unseen = /([\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])/u;
+const allUnseen = new RegExp(unseen, "gu");
 const codeOf = (c) => "U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
 
 // foreign shows text that somebody else wrote, up to max characters of it, with
 // what can't be seen as its code. It stays left to right.
 export function foreign(text, max = 400) {
   const cut = text.length > max;
-  const parts = (cut ? text.slice(0, max) : text).split(new RegExp(`(${unseen.source})`, "u"));
+  const parts = (cut ? text.slice(0, max) : text).split(unseen);
   return el("bdi", { dir: "ltr" },
     parts.filter(Boolean).map((part) => part !== "\t" && unseen.test(part) ? el("span", { class: "code" }, codeOf(part)) : part),
     cut && el("span", { class: "cut" }, `… ${count(text.length - max)} more characters`));
@@ -37,7 +38,7 @@ export function foreign(text, max = 400) {
 
 // plain is foreign for where there is room for a string alone.
 export function plain(text, max = 400) {
-  const whole = text.replace(new RegExp(unseen.source, "gu"), (c) => `‹${codeOf(c)}›`);
+  const whole = text.replace(allUnseen, (c) => `‹${codeOf(c)}›`);
   return whole.length > max ? whole.slice(0, max) + "…" : whole;
 }
 
@@ -68,14 +69,18 @@ export const distance = (iso) => exact(iso, span(Math.abs(new Date(iso) - Date.n
 // date is a moment with its date and time.
 export const date = (iso) => el("span", { class: "standing" }, moment(iso), el("span", { class: "aside" }, full(iso)));
 
+// Made once: a list of decisions writes hundreds of times at once.
+const dates = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "medium" });
+const clocks = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const minutes = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
 // full is a time with its date.
-export const full = (iso) => new Date(iso).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+export const full = (iso) => dates.format(new Date(iso));
 
 const exact = (iso, words) => el("time", { datetime: iso, title: full(iso) }, words);
 
 // clock is the time of the day.
-export const clock = (iso, seconds = true) =>
-  new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, hourCycle: "h23" });
+export const clock = (iso, seconds = true) => (seconds ? clocks : minutes).format(new Date(iso));
 
 // duration writes milliseconds.
 export function duration(ms) {

@@ -8,7 +8,8 @@ import { because, chip, kindOf } from "./words.js";
 
 const kept = 5000; // decisions that filters look at
 const shown = 200; // rows
-const flushEvery = 250; // ms
+const few = 20; // rows that fade in; more would keep the browser busy with nothing else
+const flushEvery = 500; // ms
 const drawEvery = 10_000; // ms
 const retryEvery = 3000; // ms
 
@@ -147,7 +148,7 @@ function flush(always = false) {
   decisions = [...news, ...decisions].slice(0, kept);
   for (const identity of new Set(news.map((d) => d.identity))) offer(identity);
   const body = byId("decisions");
-  body.prepend(...news.filter(wanted()).slice(0, shown).map((d) => row(d, true)));
+  body.prepend(...news.filter(wanted()).slice(0, shown).map((d) => row(d, news.length <= few)));
   while (body.rows.length > shown) body.lastChild.remove();
   empty();
 }
@@ -201,15 +202,15 @@ function row(d, isNew) {
     cell("agent", foreign(d.agent, 60)),
     cell("method", foreign(d.method, 20)),
     cell("url", el("a", { href: route("explain", { url: d.url, agent: d.agent }), title: plain(d.url, 1000) }, foreign(d.url, 300))),
-    cell("why", why(d), d.error && el("span", { class: "error" }, foreign(d.error, 200))),
+    cell("why", why(d, kind), d.error && el("span", { class: kind === "held" ? "error aside" : "error", title: plain(d.error, 1000) }, foreign(d.error, 200))),
     cell("status number", d.status ? String(d.status) : el("span", { title: "The client left before it had an answer" }, "left")),
     cell("wait number", el("span", { class: "label" }, "wait "), duration(d.wait_ms)));
 }
 
 // why is the rule or the reason, and the way to the origin's robots.txt.
-function why(d) {
-  const words = d.rule
-    ? [el("code", {}, foreign(d.rule, 160)), el("span", { class: "aside" }, ` line ${d.line}`)]
-    : because(d.reason);
+function why(d, kind) {
+  let words = because(d.reason);
+  if (kind === "held") words = "its turn comes too late"; // no rule has held it back
+  else if (d.rule) words = [el("code", {}, foreign(d.rule, 160)), el("span", { class: "aside" }, ` line ${d.line}`)];
   return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line: d.line }), title: d.rule && plain(d.rule, 1000) }, words);
 }

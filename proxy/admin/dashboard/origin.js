@@ -4,7 +4,7 @@ import { forget, get } from "./api.js";
 import { byId, count, date, el, facts, fill, foreign, hush, moment, plain, plural, route, tell } from "./dom.js";
 import { fileOf } from "./file.js";
 import { identities } from "./identities.js";
-import { answerOf, stateLine } from "./words.js";
+import { answerOf, nextTry, stateLine } from "./words.js";
 
 let asking = new AbortController();
 let origin = "", agents = [], decided = 0;
@@ -47,7 +47,16 @@ export async function show(query) {
   fill(byId("origin-title"), foreign(origin, 200));
   document.title = `${plain(origin, 80)} · robotsproxy`;
   byId("reader").elements.agent.value = agents.join(" ");
-  await Promise.all(another ? [showAll(), listIdentities()] : [showFile()]);
+  if (another) blank();
+  await Promise.all([another ? showAll() : showFile(), listIdentities()]);
+}
+
+// blank takes away what is said of another origin: what is to be said of this one may
+// be long in coming, or not come.
+function blank() {
+  for (const place of ["origin-facts", "sitemaps", "file", "file-told", "versions"]) fill(byId(place));
+  for (const notice of ["origin-notice", "file-notice", "history-notice"]) hush(byId(notice));
+  byId("forget").hidden = byId("reader").hidden = true;
 }
 
 async function showAll() {
@@ -78,7 +87,7 @@ function stand(policy) {
   byId("forget").hidden = !policy;
   if (policy === null) {
     facts(byId("origin-facts"), [["State", "Not known. The next request for it, or an explanation, fetches its robots.txt."]]);
-    fill(byId("sitemaps"), el("li", { class: "aside" }, "–"));
+    sitemaps([], "–");
     return;
   }
   facts(byId("origin-facts"), [
@@ -87,18 +96,18 @@ function stand(policy) {
     ["Fetched", policy.fetched_at && date(policy.fetched_at)],
     ["Expires", policy.expires_at && date(policy.expires_at)],
     ["Unreachable", policy.unreachable_since && date(policy.unreachable_since)],
-    ["Next try", policy.next_try && date(policy.next_try)],
+    ["Next try", policy.next_try && nextTry(policy)],
     ["SHA-256", policy.sha256 && el("code", { title: policy.sha256 }, policy.sha256.slice(0, 16) + "…")],
   ]);
-  sitemaps(policy.sitemaps ?? []);
+  sitemaps(policy.sitemaps ?? [], policy.sha256 ? "It names none." : "–");
 }
 
 const listed = 100;
 
 // sitemaps are shown, not linked to: they are a stranger's addresses.
-function sitemaps(all) {
+function sitemaps(all, none) {
   fill(byId("sitemaps"), all.slice(0, listed).map((one) => el("li", {}, foreign(one, 300))),
-    all.length === 0 && el("li", { class: "aside" }, "It names none."),
+    all.length === 0 && el("li", { class: "aside" }, none),
     all.length > listed && el("li", { class: "aside" }, `and ${count(all.length - listed)} more`));
 }
 
@@ -128,13 +137,15 @@ function told({ agents, agent, group, lines }) {
   return el("span", {}, plural(rules, "rule"), " for ", agent && agent !== "*" ? el("strong", {}, foreign(agent, 60)) : who, ", in the group of ", el("strong", {}, foreign(group, 60)));
 }
 
+// listIdentities offers the identities whose bots have names of their own, and the
+// default, and shows which of them the agents are.
 async function listIdentities() {
-  const select = byId("reader").elements.identity;
-  const known = await identities();
-  select.replaceChildren(el("option", { value: "", "data-tokens": "" }, "–"),
-    ...known.map(({ name, product_tokens: own = [] }) => el("option", { value: name, "data-tokens": own.join(" ") }, plain(name, 60))));
-  const chosen = known.find(({ product_tokens: own = [] }) => own.length > 0 && own.join(" ") === agents.join(" "));
-  select.value = chosen?.name ?? "";
+  const named = (await identities()).filter(({ name, product_tokens: own }) => own.length > 0 && name !== "default")
+    .map(({ name, product_tokens: own }) => ({ name, tokens: own.join(" ") }));
+  const offered = [{ name: "default", tokens: "" }, ...named], asked = agents.join(" ");
+  if (!offered.some(({ tokens }) => tokens === asked)) offered.push({ name: "–", tokens: asked });
+  fill(byId("reader").elements.identity,
+    offered.map(({ name, tokens }) => el("option", { value: name, "data-tokens": tokens, selected: tokens === asked }, plain(name, 60))));
 }
 
 async function showHistory() {

@@ -1,6 +1,6 @@
 // How verdicts and states are called, everywhere on the page.
 
-import { distance, el, foreign, moment } from "./dom.js";
+import { date, distance, el, foreign, moment } from "./dom.js";
 
 // A kind is what became of a request. Each has a sign of its own, so that nobody
 // depends on colours.
@@ -71,10 +71,14 @@ export function stateLine(policy) {
   const times = [];
   if (state === "unreachable") times.push(aside("for ", distance(policy.unreachable_since)));
   if (holds(policy)) times.push(aside(state === "unreachable" ? "its copy holds for " : "for ", distance(policy.expires_at)));
-  if (policy.next_try) times.push(aside("next try ", moment(policy.next_try)));
+  if (policy.next_try) times.push(aside("next try ", nextTry(policy, moment)));
   return el("span", { class: "standing" },
     el("span", { class: `state ${state}`, title: hint }, el("span", { "aria-hidden": "true" }, sign), word), times);
 }
+
+// nextTry says when an unreachable robots.txt is asked for again. When its time has come,
+// a request has yet to want it.
+export const nextTry = (policy, write = date) => Date.parse(policy.next_try) > Date.now() ? write(policy.next_try) : "with the next request";
 
 const holds = (policy) => Date.parse(policy.expires_at) > Date.now();
 
