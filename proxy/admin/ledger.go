@@ -27,10 +27,8 @@ func newLedger() *ledger { return &ledger{hits: newHits()} }
 // enter writes down a decision. It is on every request's way: it copies, counts and
 // is done.
 func (l *ledger) enter(d gate.Decision) {
-	d.Agent = strings.Clone(clip(d.Agent)) // from a header that may be long
-	if len(d.URL) > longest {
-		d.Method = strings.Clone(clip(d.Method)) // from the same line
-	}
+	// Both may be a part of a text that is much longer, and would keep all of it.
+	d.Agent, d.Method = strings.Clone(clip(d.Agent)), strings.Clone(clip(d.Method))
 	d.URL, d.Rule, d.Error = clip(d.URL), clip(d.Rule), clip(d.Error)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/rs/zerolog"
 
@@ -77,6 +78,13 @@ func TestLongTextsAreCut(t *testing.T) {
 		if len(text) > longest+len("…") || !strings.HasSuffix(text, "é…") {
 			t.Errorf("%d octets: …%s", len(text), text[len(text)-10:])
 		}
+	}
+
+	// Nor is what they are a part of kept: a request line with long credentials.
+	line := "GET http://" + long + "@a.example/"
+	a.ledger.enter(gate.Decision{Method: line[:3], URL: "http://a.example/"})
+	if method := a.ledger.last[2].Method; method != "GET" || unsafe.StringData(method) == unsafe.StringData(line) {
+		t.Errorf("the method %q keeps the whole line", method)
 	}
 }
 
