@@ -30,6 +30,20 @@ func TestHealthAndCA(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	w := start(t)
+	for _, series := range []string{ // from the start, or the rate of what comes first is lost
+		`robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"}`,
+		`robotsproxy_requests_total{identity="default",reason="tunnel",verdict="allowed"}`,
+		`robotsproxy_request_duration_seconds_count`, `robotsproxy_robots_fetches_total{outcome="status"}`,
+		`robotsproxy_robots_fetch_duration_seconds_count`, `robotsproxy_policy_lookups_total{tier="store"}`, `robotsproxy_policies`,
+		`robotsproxy_paced_seconds_total`, `robotsproxy_connections`, `robotsproxy_tunnels`, `robotsproxy_client_tls_failures_total`,
+		`robotsproxy_upstream_errors_total{error="dns_error"}`, `robotsproxy_store_errors_total{operation="put"}`,
+	} {
+		w.wantMetric(series, "0")
+	}
+	w.configure("identities: [{name: later, match: {user_agents: [x]}}]")
+	w.send("POST", "/api/v1/reload")
+	w.wantMetric(`robotsproxy_requests_total{identity="later",reason="unreachable",verdict="disallowed"}`, "0")
+
 	o := newOrigin(t, "http", shop(), nil)
 	w.curl(o.URL + "/products/1")
 	w.curl(o.URL + "/cart")

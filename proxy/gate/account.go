@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/identity"
 )
 
 // Decisions says which requests get a line in the log.
@@ -94,6 +97,18 @@ func newAccount(log zerolog.Logger, metrics prometheus.Registerer) *account {
 			Help:    "From a request's header to the end of its response.",
 			Buckets: []float64{.0005, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
+	}
+}
+
+// expect shows the requests of every identity, and every judgment, from the start: who
+// asks for a rate would miss the first one of a series that begins with it.
+func (a *account) expect(identities iter.Seq2[string, *identity.Identity]) {
+	for name := range identities {
+		for reason, those := range judgments {
+			for _, judgment := range those {
+				a.requests.WithLabelValues(name, string(judgment), string(reason))
+			}
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func New(rules Rules, policies Policies, pacer *pace.Pacer, log zerolog.Logger, 
 		return nil, err
 	}
 	g := &Gate{policies: policies, pacer: pacer, account: newAccount(log, metrics), now: time.Now}
-	g.rules.Store(loaded)
+	g.use(loaded)
 	return g, nil
 }
 
@@ -84,9 +84,14 @@ func New(rules Rules, policies Policies, pacer *pace.Pacer, log zerolog.Logger, 
 func (g *Gate) SetRules(rules Rules) error {
 	loaded, err := rules.load()
 	if err == nil {
-		g.rules.Store(loaded)
+		g.use(loaded)
 	}
 	return err
+}
+
+func (g *Gate) use(rules *Rules) {
+	g.account.expect(rules.Identities.All())
+	g.rules.Store(rules)
 }
 
 // Ask is the question put to the gate: may this client have that URL?

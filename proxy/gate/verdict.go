@@ -73,6 +73,21 @@ const (
 	Exempt             Reason = "exempt"              // the identity's mode is off
 )
 
+// judgments are those that each reason may be given for.
+var judgments = map[Reason][]Judgment{
+	ByRule:             {Allowed, Disallowed},
+	NoRule:             {Allowed},
+	NoGroup:            {Allowed},
+	RobotsTxt:          {Allowed},
+	Unavailable:        {Allowed},
+	Unreachable:        {Disallowed},
+	UnreachableExpired: {Allowed},
+	Status:             {Allowed, Disallowed},
+	Unread:             {Allowed, Disallowed},
+	Overridden:         {Allowed, Disallowed},
+	Exempt:             {Allowed},
+}
+
 // Admits reports whether a request so judged is let through: it is allowed, or
 // its identity only reports what would be refused.
 func (v *Verdict) Admits() bool {
