@@ -323,5 +323,10 @@ func TestWrongMethods(t *testing.T) {
 			t.Errorf("%s: status %d, header %v: %s", request, resp.StatusCode, resp.Header, body)
 		}
 	}
+	for _, path := range []string{"/", "/metrics", "/healthz", "/dashboard/main.js"} {
+		if status, body := w.send("POST", path); status != 405 {
+			t.Errorf("POST %s: status %d: %s", path, status, body)
+		}
+	}
 	http.DefaultClient.CloseIdleConnections()
 }

@@ -32,7 +32,7 @@ func openAdmin(cfg config.Config, log zerolog.Logger, setup admin.Setup) (*admin
 	}
 	setup.Listen, setup.Token = cfg.AdminListen, cfg.AdminToken
 	handler := admin.New(setup)
-	return &adminServer{l, handler, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}}, nil
+	return &adminServer{l, handler, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}, nil
 }
 
 // serve answers until close. It returns nil then, else the error that ended it.

@@ -56,6 +56,9 @@ func TestAdminToken(t *testing.T) {
 			if resp.StatusCode != want {
 				t.Errorf("%s with %q: status %d, want %d", path, authorization, resp.StatusCode, want)
 			}
+			if resp.Header.Get("X-Content-Type-Options") != "nosniff" || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
+				t.Errorf("%s may be sniffed, or loaded by other sites: %v", path, resp.Header)
+			}
 			if asked := resp.Header.Values("WWW-Authenticate"); want == 401 && (len(asked) != 2 || !strings.HasPrefix(asked[0], "Basic ") || !strings.HasPrefix(asked[1], "Bearer ")) {
 				t.Errorf("%s asks for %q", path, asked)
 			}

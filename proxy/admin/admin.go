@@ -86,7 +86,8 @@ func New(s Setup) *Admin {
 		w.Write(s.CA)
 	})
 	mux.Handle("/api/v1/", a.guard(a.api()))
-	mux.Handle("/", a.guard(s.dashboard()))
+	mux.Handle("GET /{$}", a.guard(http.HandlerFunc(a.page)))
+	mux.Handle("GET /dashboard/{file}", a.guard(http.HandlerFunc(a.pageFile)))
 	a.Handler = mux
 	a.unwatch = s.Gate.Watch(a.ledger.enter)
 	return a

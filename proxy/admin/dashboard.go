@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -37,27 +36,25 @@ var fileTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// dashboard serves the page at / and its files below /dashboard/.
-func (s Setup) dashboard() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		var page bytes.Buffer
-		if err := dashboardPage.Execute(&page, s.proxyFor(r)); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		serveFile(w, r, "index.html", page.Bytes())
-	})
-	mux.HandleFunc("GET /dashboard/{file}", func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("file")
-		content, err := fs.ReadFile(dashboardFiles, "dashboard/"+name)
-		if err != nil || name == "index.html" {
-			http.NotFound(w, r)
-			return
-		}
-		serveFile(w, r, name, content)
-	})
-	return mux
+// page serves the page at /.
+func (s Setup) page(w http.ResponseWriter, r *http.Request) {
+	var page bytes.Buffer
+	if err := dashboardPage.Execute(&page, s.proxyFor(r)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	serveFile(w, r, "index.html", page.Bytes())
+}
+
+// pageFile serves the page's other files, below /dashboard/.
+func (s Setup) pageFile(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	content, err := dashboardFiles.ReadFile("dashboard/" + name)
+	if err != nil || name == "index.html" {
+		http.NotFound(w, r)
+		return
+	}
+	serveFile(w, r, name, content)
 }
 
 // serveFile answers with a file of the page. A browser asks each time whether it is
@@ -66,10 +63,8 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, content []by
 	h := w.Header()
 	h.Set("Content-Type", fileTypes[path.Ext(name)])
 	h.Set("Content-Security-Policy", dashboardPolicy)
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content))[:32]))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))

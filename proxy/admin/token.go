@@ -58,9 +58,12 @@ func (t Token) admits(r *http.Request) bool {
 // guard lets through who has the token. Where there is none, it lets through who uses
 // a name of this server: a web page whose name has been made to point here (DNS
 // rebinding) would otherwise read the API by its visitor's browser, which sends a
-// token to such a page as little as to any other.
+// token to such a page as little as to any other. What it lets through no other site may
+// load into its own pages.
 func (a *Admin) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		switch {
 		case a.Token == "" && !a.isOwnName(r.Host):
 			writeProblem(w, http.StatusForbidden, "without a token this answers to IP addresses, localhost and the name in admin_listen, not to "+r.Host)
