@@ -346,6 +346,7 @@ func whatComesTooLate(t *testing.T, browser context.Context) {
 	p.wantText("#origins-rows", "unreachable", "next try with the next request")
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=http://" + deadAddress))
 	p.wantText("#origin-facts", "Next try\nwith the next request")
+	p.wantText("#versions", "No answer yet")
 }
 
 func originsBySearchAndPage(t *testing.T, browser context.Context) {

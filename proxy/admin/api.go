@@ -80,7 +80,7 @@ func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
 	if err != nil {
-		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("url: %v", err))
+		writeProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	v, err := a.Gate.Decide(r.Context(), gate.Ask{
@@ -175,7 +175,7 @@ func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
 	origin, err := robots.ParseOrigin(strings.TrimSuffix(r.URL.Query().Get("origin"), "/"))
 	if err != nil {
-		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("origin: %v", err))
+		writeProblem(w, http.StatusBadRequest, err.Error())
 	}
 	return origin, err == nil
 }

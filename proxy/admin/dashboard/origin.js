@@ -151,7 +151,7 @@ async function listIdentities() {
 async function showHistory() {
   const history = await ask("history", {}, byId("history-notice"), showHistory);
   if (history === undefined) return;
-  fill(byId("versions"), history ? history.versions.map(version) : [el("p", { class: "empty" }, "No answer yet. Every distinct one will be kept here, with what it changed.")]);
+  fill(byId("versions"), history?.versions.length ? history.versions.map(version) : [el("p", { class: "empty" }, "No answer yet. Every distinct one will be kept here, with what it changed.")]);
 }
 
 function version(v, i, all) {
