@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -209,6 +212,57 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 	w.ask("/api/v1/policy?origin="+url.QueryEscape(origins[0])).want(t, "state", "fresh")
 	w.curl("http://" + deadAddress + "/")
 	w.ask("/api/v1/policy?origin=http://"+deadAddress).want(t, "state", "unreachable")
+}
+
+// Whoever pages sees each origin that stays once and in order, whatever comes and goes
+// meanwhile and wherever policies are kept.
+func TestPagesWhileOriginsComeAndGo(t *testing.T) {
+	redis := newRedis(t)
+	redis.start()
+	for name, config := range map[string]string{"sqlite": "", "none": "cache: {store: none}", "redis": redis.config()} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, config)
+			know := func(i int) string {
+				origin := fmt.Sprintf("http://127.0.8.%d:1", i)
+				w.get("/api/v1/verdict?url=" + origin + "/")
+				return origin
+			}
+			var stay []string
+			for i := range 40 {
+				stay = append(stay, know(3*i))
+			}
+			slices.Sort(stay)
+			ctx, stop := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			for k := 1; k <= 2; k++ { // two are between every two that stay
+				group.Go(func() {
+					for i := 0; ctx.Err() == nil; i++ {
+						w.send("DELETE", "/api/v1/policy?origin="+know(3*(i%40)+k))
+						know(3*((i+20)%40) + k)
+					}
+				})
+			}
+			for round := range 20 {
+				var seen []string
+				for after, more := "", true; more; more = after != "" {
+					page := w.ask(fmt.Sprintf("/api/v1/policies?limit=%d&after=%s", 2+round, url.QueryEscape(after)))
+					for _, p := range page["policies"].([]any) {
+						seen = append(seen, p.(map[string]any)["origin"].(string))
+					}
+					after, _ = page["next"].(string)
+				}
+				if !slices.IsSorted(seen) {
+					t.Errorf("they are not in order: %q", seen)
+				}
+				seen = slices.DeleteFunc(seen, func(origin string) bool { return !slices.Contains(stay, origin) })
+				if !slices.Equal(seen, stay) {
+					t.Errorf("of those that stay %q are seen, want %q", seen, stay)
+				}
+			}
+			stop()
+			group.Wait()
+		})
+	}
 }
 
 func TestErrorsOfTheAPI(t *testing.T) {
