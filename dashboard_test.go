@@ -305,6 +305,10 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.do(chromedp.Focus(chromedp.CSS("#chart")), chromedp.SendKeys(chromedp.CSS("#chart"), kb.ArrowLeft+kb.ArrowLeft))
 	p.want(`/^\d\d:\d\d: [\d,]+ allowed, \d+ refused, \d+ waited$/.test(document.querySelector("#chart-told").textContent)`)
 	p.want(`document.querySelectorAll("#decisions tr").length === 200`)
+
+	// Many need no more room.
+	p.eval(`{ import("/dashboard/chart.js").then((chart) => chart.show([{ time: new Date().toISOString(), allowed: 31e6, refused: 0, waited: 123456 }])) }`)
+	p.want(`(([...texts]) => texts.some((text) => text.textContent === "40M") && texts.every((text) => text.getBBox().x >= 0))(document.querySelectorAll("#chart text"))`)
 }
 
 // A stream that breaks is told of, and goes on by itself where it was.

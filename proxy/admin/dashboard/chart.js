@@ -6,6 +6,9 @@ import { byId, clock, count, el, fill, plural } from "./dom.js";
 const frame = { left: 40, right: 8, top: 10, bars: 130, gap: 26, strip: 34, bottom: 20 };
 const height = frame.top + frame.bars + frame.gap + frame.strip + frame.bottom;
 
+// There is room for a few characters beside the lines.
+const short = new Intl.NumberFormat("en", { notation: "compact" });
+
 let minutes = [];
 let chosen = -1; // the minute that is told about; -1: none
 
@@ -62,8 +65,8 @@ function draw() {
   const top = ceiling(Math.max(...minutes.map((m) => m.allowed + m.refused)));
   const topWait = ceiling(Math.max(...minutes.map((m) => m.waited)));
   const parts = [hatch(), mark("chart-chosen", frame.top, stripBase - frame.top)];
-  for (const share of [0, 0.5, 1]) parts.push(...line(width, base - share * frame.bars, count(share * top)));
-  parts.push(...line(width, stripBase, "0"), ...line(width, stripBase - frame.strip, count(topWait)),
+  for (const share of [0, 0.5, 1]) parts.push(...line(width, base - share * frame.bars, short.format(share * top)));
+  parts.push(...line(width, stripBase, "0"), ...line(width, stripBase - frame.strip, short.format(topWait)),
     svg("text", { x: frame.left, y: base + frame.gap - 6, class: "strip" }, "waited"));
   minutes.forEach((m, i) => {
     const bar = (name, from, to, scale, bottom) => to > from && parts.push(svg("rect", {
