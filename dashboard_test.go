@@ -342,7 +342,7 @@ func whatComesTooLate(t *testing.T, browser context.Context) {
 	p.wantDecisions("/cart", "/2", "/1")
 	p.choose("#filters [name=verdict]", "held")
 	p.wantDecisions("/2")
-	p.wantText("#decisions tr", "held back", "its turn comes too late", "the next turn comes in", "429")
+	p.wantText("#decisions tr", "held back", "its turn comes too late", "its turn does not come within", "429")
 	p.want(`document.querySelector("#decisions .error").title.includes("1ms")`)
 
 	w.curl("http://" + deadAddress + "/")

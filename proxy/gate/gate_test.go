@@ -233,8 +233,21 @@ func TestAccount(t *testing.T) {
 		err := testutil.GatherAndCompare(metrics, strings.NewReader(`
 # HELP robotsproxy_requests_total Requests that were judged. In mode report, verdict disallowed counts those let through all the same.
 # TYPE robotsproxy_requests_total counter
+robotsproxy_requests_total{identity="default",reason="exempt",verdict="allowed"} 0
+robotsproxy_requests_total{identity="default",reason="no_group",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="no_rule",verdict="allowed"} 1
+robotsproxy_requests_total{identity="default",reason="override",verdict="allowed"} 0
+robotsproxy_requests_total{identity="default",reason="override",verdict="disallowed"} 0
+robotsproxy_requests_total{identity="default",reason="robots_txt",verdict="allowed"} 0
+robotsproxy_requests_total{identity="default",reason="rule",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"} 2
+robotsproxy_requests_total{identity="default",reason="status",verdict="allowed"} 0
+robotsproxy_requests_total{identity="default",reason="status",verdict="disallowed"} 0
+robotsproxy_requests_total{identity="default",reason="tunnel",verdict="allowed"} 0
+robotsproxy_requests_total{identity="default",reason="tunnel",verdict="disallowed"} 0
+robotsproxy_requests_total{identity="default",reason="unavailable",verdict="allowed"} 0
+robotsproxy_requests_total{identity="default",reason="unreachable",verdict="disallowed"} 0
+robotsproxy_requests_total{identity="default",reason="unreachable_expired",verdict="allowed"} 0
 `), "robotsproxy_requests_total")
 		if err != nil {
 			t.Error(err)
