@@ -59,3 +59,14 @@ func BenchmarkParseTarget(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkTargetString(b *testing.B) {
+	target, err := robots.ParseTarget("https://www.example.com:8443/shop/product%20list?page=3&sort=price")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = target.String()
+	}
+}

@@ -35,28 +35,34 @@ func ParseOrigin(s string) (Origin, error) {
 }
 
 // String is scheme://host[:port] without a default port.
-func (o Origin) String() string {
-	if o == (Origin{}) {
-		return ""
-	}
-	return o.Scheme + "://" + o.Authority()
-}
+func (o Origin) String() string { return o.url("") }
 
 // Authority is host[:port] without a default port, as it stands in a URL and in
 // a Host header.
-func (o Origin) Authority() string {
-	host := o.Host
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	if o.Port != defaultPort(o.Scheme) {
-		host += ":" + o.Port
-	}
-	return host
-}
+func (o Origin) Authority() string { return o.join("", "", "") }
 
 // RobotsURL is the URL of the robots.txt that governs the origin.
-func (o Origin) RobotsURL() string { return o.String() + "/robots.txt" }
+func (o Origin) RobotsURL() string { return o.url("/robots.txt") }
+
+func (o Origin) url(path string) string {
+	if o == (Origin{}) {
+		return path
+	}
+	return o.join(o.Scheme, "://", path)
+}
+
+// join sets the authority between other parts, all at once: it is on every request's
+// way.
+func (o Origin) join(scheme, slashes, path string) string {
+	opening, closing, colon, port := "", "", ":", o.Port
+	if strings.Contains(o.Host, ":") {
+		opening, closing = "[", "]"
+	}
+	if port == defaultPort(o.Scheme) {
+		colon, port = "", ""
+	}
+	return scheme + slashes + opening + o.Host + closing + colon + port + path
+}
 
 // splitURL reads the origin that an absolute URL begins with, reports whether
 // there is userinfo before its host, and gives what follows.
@@ -189,11 +195,9 @@ func parseHost(s string) (string, error) {
 		}
 	}
 	if isDigit(last[0]) && isNumber(last) {
-		addr, err := netip.ParseAddr(host)
-		if err != nil {
+		if _, err := netip.ParseAddr(host); err != nil {
 			return "", fmt.Errorf("host %q ends like an IPv4 address, but isn't one in its usual form", s)
 		}
-		return addr.String(), nil
 	}
 	return host, nil
 }

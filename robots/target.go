@@ -38,7 +38,7 @@ func ParseTarget(rawURL string) (Target, error) {
 
 // String is the URL without the credentials and the fragment that it was written
 // with.
-func (t Target) String() string { return t.Origin.String() + t.Path }
+func (t Target) String() string { return t.Origin.url(t.Path) }
 
 // IsRobotsTxt reports whether the path is /robots.txt in any spelling, with or
 // without a query.
