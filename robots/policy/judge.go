@@ -20,6 +20,7 @@ const (
 type Judgement struct {
 	Policy Policy // without Origin and File
 	Need   Need
+	Until  time.Time // from Policy.FetchedAt to then it is the same; zero: only at that moment
 }
 
 // Judge says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It
@@ -53,10 +54,13 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 		FetchedAt: rec.FetchedAt, ExpiresAt: expires,
 		UnreachableSince: rec.FailedSince, NextTry: rec.NextTry,
 	}
-	need := NeedNothing
+	need, until := NeedNothing, time.Time{}
 	switch {
 	case fresh:
-		if passed(expires.Add(-expires.Sub(rec.FetchedAt)/4)) && !held {
+		switch refresh := expires.Add(-expires.Sub(rec.FetchedAt) / 4); {
+		case !passed(refresh):
+			until = refresh
+		case !held:
 			need = NeedRefresh
 		}
 	case rec.FailedSince.IsZero():
@@ -83,7 +87,7 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 	if p.Outcome == Rules {
 		p.Text, p.SHA256 = rec.Body, rec.SHA256
 	}
-	return Judgement{Policy: p, Need: need}
+	return Judgement{Policy: p, Need: need, Until: until}
 }
 
 // failing is what a robots.txt comes to that has been unreachable for so long

@@ -145,6 +145,40 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// What an entry remembers of a judgement is what it would be judged anew, wherever
+// the clock goes and whatever the operator changes.
+func TestEntryIsJudgedOnce(t *testing.T) {
+	short := with(func(o *Options) { o.MaxTTL = hour })
+	long := Defaults()
+	e := newEntry(exampleOrg, answered(200), nil)
+	var times []time.Time
+	for _, edge := range []time.Duration{0, 45 * minute, hour, 18 * hour, day} {
+		times = append(times, after(edge-1), after(edge), after(edge+1))
+	}
+	remembered := 0
+	for _, first := range times {
+		for _, opts := range []*Options{&long, &short} {
+			before := e.judge(opts, first)
+			for _, now := range times {
+				got, want := e.judge(opts, now), opts.Judge(e.rec, now)
+				want.Policy.Origin = exampleOrg
+				if want.Policy.Outcome == Rules {
+					want.Policy.File = e.file
+				}
+				if !reflect.DeepEqual(*got, want) {
+					t.Fatalf("at %v, after %v:\ngot  %+v\nwant %+v", now, first, *got, want)
+				}
+				if got == before {
+					remembered++
+				}
+			}
+		}
+	}
+	if remembered == 0 {
+		t.Error("nothing was remembered")
+	}
+}
+
 func TestPolicyTellsTheFailure(t *testing.T) {
 	rec := failing(answered(200), after(20*hour), after(25*hour+minute))
 	got := Defaults().Judge(rec, after(25*hour)).Policy

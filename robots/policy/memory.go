@@ -19,6 +19,14 @@ type entry struct {
 	origin robots.Origin
 	rec    store.Record
 	file   *robots.File // nil if the last answer was no text
+
+	lasting atomic.Pointer[lasting] // nil: it has not been judged yet, or not for long
+}
+
+// lasting is a judgement that holds for a while, and the options that it rests on.
+type lasting struct {
+	Judgement
+	opts *Options
 }
 
 // newEntry parses the record's text, unless the old entry (which may be nil)
@@ -35,14 +43,22 @@ func newEntry(origin robots.Origin, rec store.Record, old *entry) *entry {
 	return e
 }
 
-// judge is Options.Judge, with the origin and its rules.
+// judge is Options.Judge, with the origin and its rules. It is on every request's
+// way, so what holds for a while is judged once.
 func (e *entry) judge(opts *Options, now time.Time) *Judgement {
-	j := opts.Judge(e.rec, now)
-	j.Policy.Origin = e.origin
-	if j.Policy.Outcome == Rules {
-		j.Policy.File = e.file
+	now = now.Round(0) // wall time, as in Judge
+	if l := e.lasting.Load(); l != nil && l.opts == opts && now.Before(l.Until) && !now.Before(l.Policy.FetchedAt) {
+		return &l.Judgement
 	}
-	return &j
+	l := &lasting{opts.Judge(e.rec, now), opts}
+	l.Policy.Origin = e.origin
+	if l.Policy.Outcome == Rules {
+		l.Policy.File = e.file
+	}
+	if !l.Until.IsZero() {
+		e.lasting.Store(l)
+	}
+	return &l.Judgement
 }
 
 // entryOverhead is about what an entry costs besides its text and its rules:
