@@ -136,10 +136,10 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 
 	d := Decision{
 		Time:         now,
-		Client:       p.ask.Addr,
+		Client:       p.client,
 		Identity:     p.Identity,
 		Agent:        p.Agent,
-		Method:       p.ask.Method,
+		Method:       p.method,
 		URL:          p.URL,
 		Origin:       p.Origin,
 		Judgment:     p.Judgment,
@@ -181,7 +181,7 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 // write writes the log's line.
 func (a *account) write(d *Decision) {
 	line := a.log.Info().
-		Stringer("client", d.Client).
+		Str("client", d.Client.String()).
 		Str("identity", d.Identity).
 		Str("agent", d.Agent).
 		Str("method", d.Method).

@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -106,33 +108,29 @@ type Ask struct {
 	Method string
 }
 
-// tokens are the product tokens by which robots.txt is read for the ask.
-func (a *Ask) tokens(id *identity.Identity) []string {
-	if len(a.Agents) > 0 {
-		return a.Agents
-	}
-	return id.Tokens(a.UserAgent())
-}
-
 // Decide judges. The verdict says all that is known even where err says that
 // nothing could be decided: then it refuses.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
-	v, _, err := g.decide(ctx, g.rules.Load(), ask)
+	v, _, err := g.decide(ctx, g.rules.Load(), &ask, g.now())
 	return v, err
 }
 
-func (g *Gate) decide(ctx context.Context, rules *Rules, ask Ask) (Verdict, *identity.Identity, error) {
+func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time) (Verdict, *identity.Identity, error) {
 	id, name := rules.Identities.Identify(&ask.Asker)
-	tokens := ask.tokens(id)
+	tokens := ask.Agents
+	if len(tokens) == 0 {
+		tokens = id.Tokens(ask.UserAgent())
+	}
+	robotsURL := ask.Target.Origin.RobotsURL()
 	v := Verdict{
 		URL:       ask.Target.String(),
-		Origin:    ask.Target.Origin.String(),
+		Origin:    strings.TrimSuffix(robotsURL, "/robots.txt"), // one piece of memory for both
 		Agent:     tokens[0],
 		Identity:  name,
 		Judgment:  Disallowed,
-		RobotsURL: ask.Target.Origin.RobotsURL(),
+		RobotsURL: robotsURL,
 		mode:      id.Mode,
-		at:        time.Duration(g.now().Unix()%86400) * time.Second,
+		at:        time.Duration(now.Unix()%86400) * time.Second,
 	}
 	if o := rules.overrideOf(v.Origin); o != nil {
 		v.override(o, tokens, ask.Target)
@@ -230,7 +228,8 @@ type Passage struct {
 	Bot    *identity.Identity
 	Target robots.Target
 
-	ask    Ask
+	client netip.Addr
+	method string
 	rules  *Rules
 	gate   *Gate
 	asked  time.Time
@@ -239,14 +238,19 @@ type Passage struct {
 	place  pace.Place
 }
 
+// passage is that of an ask which has yet to be judged.
+func (g *Gate) passage(ask *Ask) *Passage {
+	return &Passage{Target: ask.Target, client: ask.Addr, method: ask.Method, rules: g.rules.Load(), gate: g, asked: g.now()}
+}
+
 // Admit judges a client's request and keeps it until it may go on. The caller
 // calls Done once when the request has ended, whatever the verdict. An error
 // means that the client left before: it was not judged or, where the passage admits
 // it, it waited for its turn. Then too Done may be called.
 func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
-	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
+	p := g.passage(&ask)
 	var err error
-	p.Verdict, p.Bot, err = g.decide(ctx, p.rules, ask)
+	p.Verdict, p.Bot, err = g.decide(ctx, p.rules, &ask, p.asked)
 	if err == nil {
 		err = p.Wait(ctx)
 	}

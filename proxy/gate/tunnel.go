@@ -13,12 +13,8 @@ import (
 // the CONNECT says. It does not wait: the caller does, by Wait, before the tunnel is
 // opened.
 func (g *Gate) AdmitTunnel(ctx context.Context, ask Ask, mixed Judgment) (*Passage, error) {
-	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
-	var (
-		extent robots.Extent
-		err    error
-	)
-	p.Verdict, p.Bot, extent, err = g.decideTunnel(ctx, p.rules, ask, true)
+	p := g.passage(&ask)
+	extent, err := p.decideTunnel(ctx, ask, true)
 	if err == nil && extent == robots.Part {
 		p.Reason, p.Judgment = Unread, mixed
 	}
@@ -30,14 +26,10 @@ func (g *Gate) AdmitTunnel(ctx context.Context, ask Ask, mixed Judgment) (*Passa
 // where headers are rewritten, where requests are spaced or counted, and where the bots inside may
 // fare differently: what a CONNECT says of itself is not trusted for that.
 func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
-	p := &Passage{Target: ask.Target, ask: ask, rules: g.rules.Load(), gate: g, asked: g.now()}
+	p := g.passage(&ask)
 	bot := p.rules.Identities.Certain(&ask.Asker)
 	certain := bot != nil && len(bot.ProductTokens) > 0
-	var (
-		extent robots.Extent
-		err    error
-	)
-	p.Verdict, p.Bot, extent, err = g.decideTunnel(ctx, p.rules, ask, certain)
+	extent, err := p.decideTunnel(ctx, ask, certain)
 	if err != nil {
 		return p, err
 	}
@@ -60,24 +52,21 @@ func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 // decideTunnel judges all paths of an origin at once. The verdict is that on any of
 // them, unless the extent is Part. certain says that all requests inside come from
 // the bot of the ask; else the verdict holds for every bot.
-func (g *Gate) decideTunnel(ctx context.Context, rules *Rules, ask Ask, certain bool) (Verdict, *identity.Identity, robots.Extent, error) {
+func (p *Passage) decideTunnel(ctx context.Context, ask Ask, certain bool) (robots.Extent, error) {
 	ask.Target.Path = "/"
-	v, id, err := g.decide(ctx, rules, ask)
-	if err != nil {
-		return v, id, robots.Part, err
-	}
-	file := v.file
-	if file == nil { // the rules of no file have a part in it
-		if v.Judgment == Allowed {
-			return v, id, robots.Everything, nil
-		}
-		return v, id, robots.Nothing, nil
-	}
+	var err error
+	p.Verdict, p.Bot, err = p.gate.decide(ctx, p.rules, &ask, p.asked)
 	switch {
+	case err != nil:
+		return robots.Part, err
+	case p.file == nil && p.Judgment == Allowed: // the rules of no file have a part in it
+		return robots.Everything, nil
+	case p.file == nil:
+		return robots.Nothing, nil
 	case !certain:
-		return v, id, file.Extent(), nil
-	case v.group == nil:
-		return v, id, robots.Everything, nil
+		return p.file.Extent(), nil
+	case p.group == nil:
+		return robots.Everything, nil
 	}
-	return v, id, v.group.Extent(), nil
+	return p.group.Extent(), nil
 }
