@@ -89,13 +89,13 @@ func (u *upload) malformed() error {
 // goproxy does not.
 type download struct {
 	io.ReadCloser
-	x *exchange
+	cut error // why it ended before its end
 }
 
 func (d *download) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		d.x.cut = err
+		d.cut = err
 	}
 	return n, err
 }

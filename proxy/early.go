@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
@@ -10,22 +11,18 @@ import (
 
 // early passes 1xx responses on until the final one is there.
 type early struct {
+	to    http.ResponseWriter
+	trace httptrace.ClientTrace
+
 	mu   sync.Mutex // the transport may still call when the final response is there
-	to   http.ResponseWriter
 	over bool
 }
 
-// passEarly readies w for the response to r: 1xx responses, and a response that
-// begins before the request has ended.
-func (w *responseWriter) passEarly(r *http.Request) *early {
-	// Else HTTP/1.1 would read away what is left of the request's body as soon as
-	// the response begins, while the transport reads it too.
-	http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
-	return &early{to: w, over: !r.ProtoAtLeast(1, 1)} // RFC 9110 15.2: no 1xx to HTTP/1.0
-}
-
-func (e *early) watch(r *http.Request) *http.Request {
-	return r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: e.pass}))
+// watch is the context for a request whose 1xx responses go to w, which answers r.
+func (e *early) watch(ctx context.Context, w http.ResponseWriter, r *http.Request) context.Context {
+	e.to, e.over = w, !r.ProtoAtLeast(1, 1) // RFC 9110 15.2: no 1xx to HTTP/1.0
+	e.trace.Got1xxResponse = e.pass
+	return httptrace.WithClientTrace(ctx, &e.trace)
 }
 
 func (e *early) pass(status int, header textproto.MIMEHeader) error {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -24,6 +25,8 @@ func (s *Server) newForwarder() *goproxy.ProxyHttpServer {
 	p.Tr = s.transport.direct.verifying
 	p.ConnectDial = nil
 	p.KeepAcceptEncoding = true
+	p.KeepHeader = true             // admit leaves out what must not be passed on
+	p.KeepDestinationHeaders = true // origins give the client the header of a response
 	p.OnRequest().DoFunc(s.admit)
 	return p
 }
@@ -37,12 +40,13 @@ func (l goproxyLog) Printf(format string, v ...any) {
 
 // exchange is one request on its way through goproxy.
 type exchange struct {
-	client  *responseWriter
+	client  responseWriter
+	early   early
 	target  robots.Target
 	upload  *upload       // nil if the request has no body
 	passage *gate.Passage // nil until the gate has judged
 	failed  error         // why the origin gave no response
-	cut     error         // why its body ended before its end
+	body    download      // of its response
 }
 
 type exchangeKey struct{}
@@ -52,11 +56,14 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // forward leads a request to the gate and, if it may pass, to its origin. Every
 // door ends here.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.Target) {
-	x := &exchange{client: newResponseWriter(w, r, &s.hijacked), target: target}
+	x := &exchange{
+		client: responseWriter{ResponseWriter: w, hijacked: &s.hijacked, head: r.Method == http.MethodHead},
+		target: target,
+	}
 	s.exchanges.RLock()
 	defer s.exchanges.RUnlock()
 	defer s.conclude(x, r)
-	s.goproxy.ServeHTTP(x.client, outgoing(r, x))
+	s.goproxy.ServeHTTP(&x.client, outgoing(r, x))
 }
 
 // conclude ends an exchange, whatever became of it. It is deferred.
@@ -66,22 +73,22 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 		s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a request failed inside the proxy; please report this")
 		if x.client.status == 0 {
 			clear(x.client.Header())
-			s.answer(x.client, r, answer{status: http.StatusInternalServerError, kind: "proxy_internal_error", details: "the proxy failed on this request"})
+			s.answer(&x.client, r, answer{status: http.StatusInternalServerError, kind: "proxy_internal_error", details: "the proxy failed on this request"})
 			cause = nil
 		}
 	}
 	if r.ProtoMajor == 1 && x.upload.underway() {
 		// The transport may be reading still; net/http would wait for it.
-		http.NewResponseController(x.client).SetReadDeadline(time.Now())
+		http.NewResponseController(&x.client).SetReadDeadline(time.Now())
 	}
 	x.client.end()
-	if x.cut != nil && r.Context().Err() == nil { // else it is the client that has left
+	if x.body.cut != nil && r.Context().Err() == nil { // else it is the client that has left
 		s.failures.WithLabelValues(cutShort).Inc()
 	}
 	if x.passage != nil {
-		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.failed, x.cut))
+		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.failed, x.body.cut))
 	}
-	if cause != nil || x.cut != nil {
+	if cause != nil || x.body.cut != nil {
 		// The status has been sent, so the only way left to say that the body is
 		// not whole is to break the connection or reset the stream.
 		panic(http.ErrAbortHandler)
@@ -92,7 +99,8 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 // it is dialled by the judged origin, and asks for the target as the client
 // wrote it.
 func outgoing(r *http.Request, x *exchange) *http.Request {
-	out := r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	ctx := context.WithValue(r.Context(), exchangeKey{}, x)
+	out := r.WithContext(x.early.watch(ctx, &x.client, r))
 	origin := x.target.Origin
 	authority := origin.Authority()
 	out.Host = authority
@@ -133,7 +141,7 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 		a, x.failed = s.refuse(r, passage)
 		return r, s.response(r, a)
 	}
-	ctx.RoundTripper = goproxy.RoundTripperFunc(s.roundTrip)
+	ctx.RoundTripper = origins{s}
 
 	stripHopByHop(r.Header, isWebSocket(r.Header))
 	passage.Bot.Rewrite(r.Header)
@@ -141,7 +149,7 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 		r.Header["User-Agent"] = nil // else net/http adds its own
 	}
 	if s.opts.Via != ViaOff {
-		r.Header.Add("Via", via(r.ProtoMajor, r.ProtoMinor, s.opts.Name))
+		s.via.addTo(r.Header, r.ProtoMajor, r.ProtoMinor)
 	}
 	return r, nil
 }
@@ -170,25 +178,34 @@ func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
 	return refusal(&p.Verdict, time.Now()), nil
 }
 
-// roundTrip takes a request to its origin. It never fails: then it is the proxy that
+// origins is where goproxy takes what may pass.
+type origins struct{ *Server }
+
+// RoundTrip takes a request to its origin. It never fails: then it is the proxy that
 // answers.
-func (s *Server) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
+func (o origins) RoundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(r)
-	resp := s.ask(r, x)
+	resp := o.ask(r, x)
 	if r.ProtoMajor == 1 && !x.upload.whole() {
 		// Not all of the request has been read, so where the next one begins on this
 		// connection is not known.
 		resp.Header["Connection"] = []string{"close"}
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols { // of which goproxy reads the header
+		maps.Copy(x.client.Header(), resp.Header) // goproxy would copy every value
+		resp.Header = nil
 	}
 	return resp, nil
 }
 
 // ask asks the origin and makes its response ready for the client.
 func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
-	early := x.client.passEarly(r)
+	// Else HTTP/1.1 would read away what is left of the request's body as soon as
+	// the response begins, while the transport reads it too.
+	http.NewResponseController(x.client.ResponseWriter).EnableFullDuplex()
 	upgrade := isWebSocket(r.Header)
-	resp, err := s.transport.RoundTrip(early.watch(r))
-	early.end()
+	resp, err := s.transport.RoundTrip(r)
+	x.early.end()
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		x.failed = err
@@ -208,7 +225,8 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	stripHopByHop(resp.Header, switched)
 	if !switched {
-		resp.Body = &download{resp.Body, x}
+		x.body.ReadCloser = resp.Body
+		resp.Body = &x.body
 	}
 	if len(resp.Trailer) > 0 {
 		// HTTP/2 has trailers after a body of stated length too, HTTP/1.1 only
@@ -216,7 +234,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		resp.Header.Del("Content-Length")
 	}
 	if s.opts.Via == ViaBoth {
-		resp.Header.Add("Via", via(resp.ProtoMajor, resp.ProtoMinor, s.opts.Name))
+		s.via.addTo(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
 	}
 	return resp
 }

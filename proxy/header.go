@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 )
 
@@ -62,13 +62,27 @@ func hasToken(h http.Header, name, token string) bool {
 	return false
 }
 
-// via is this proxy's member of a Via field (RFC 9110 7.6.3), for a message
-// received in that version of HTTP.
-func via(major, minor int, name string) string {
-	if major >= 2 {
-		return strconv.Itoa(major) + " " + name
+// via is this proxy's member of a Via field (RFC 9110 7.6.3), by the version of HTTP
+// in which a message was received. All messages share it.
+type via struct{ http10, http11, http2 []string }
+
+func newVia(name string) via {
+	return via{[]string{"1.0 " + name}, []string{"1.1 " + name}, []string{"2 " + name}}
+}
+
+// addTo adds the member to a message's header.
+func (v *via) addTo(h http.Header, major, minor int) {
+	member := v.http11
+	switch {
+	case major >= 2:
+		member = v.http2
+	case minor == 0:
+		member = v.http10
 	}
-	return strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + name
+	if others := h["Via"]; others != nil {
+		member = slices.Concat(others, member)
+	}
+	h["Via"] = member
 }
 
 // passedBy reports whether a message's Via says that it has been here before.

@@ -242,6 +242,7 @@ func TestTrailers(t *testing.T) {
 		w := newWorld(t)
 		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Trailer", "X-Announced")
+			w.Header().Set("X-Announced", "at first")
 			io.Copy(w, r.Body)
 			w.Header().Set("X-Announced", r.Trailer.Get("X-Sum"))
 		})
@@ -252,8 +253,11 @@ func TestTrailers(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		must(t, err)
 		resp.Body.Close()
-		if string(body) != "body" || resp.Trailer.Get("X-Announced") != "42" {
+		if got := resp.Trailer["X-Announced"]; string(body) != "body" || !slices.Equal(got, []string{"42"}) {
 			t.Errorf("body %q, trailers %v", body, resp.Trailer)
+		}
+		if got := resp.Header.Get("X-Announced"); got != "at first" {
+			t.Errorf("the header says %q", got)
 		}
 	})
 }

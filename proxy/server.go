@@ -47,6 +47,7 @@ type Server struct {
 	ca        *certs.CA
 	transport *Transport
 	log       zerolog.Logger
+	via       via
 
 	entry   atomic.Pointer[entry]
 	goproxy *goproxy.ProxyHttpServer
@@ -77,6 +78,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 		ca:        ca,
 		transport: t,
 		log:       log,
+		via:       newVia(opts.Name),
 		inside:    newHandoff(),
 		connections: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_connections",

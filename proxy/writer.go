@@ -24,10 +24,6 @@ type responseWriter struct {
 	bytes  int64 // of the body, so far
 }
 
-func newResponseWriter(w http.ResponseWriter, r *http.Request, hijacked *connections) *responseWriter {
-	return &responseWriter{ResponseWriter: w, hijacked: hijacked, head: r.Method == http.MethodHead}
-}
-
 func (w *responseWriter) WriteHeader(status int) {
 	h := w.Header()
 	if status < 200 && status != http.StatusSwitchingProtocols {
@@ -43,6 +39,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		w.length = -1
 	}
 	w.ResponseWriter.WriteHeader(status)
+	clear(h) // it has been sent: what is set from now on are trailers
 	if w.length < 0 && !w.head && status != http.StatusSwitchingProtocols {
 		w.flush()
 	}
