@@ -15,15 +15,14 @@ import (
 // openLog makes the log that opts describe, with stderr where they name no
 // file. The caller closes it at the end.
 func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, io.Closer, error) {
-	out, closer := stderr, io.Closer(io.NopCloser(nil))
+	out, closer, terminal := stderr, io.Closer(io.NopCloser(nil)), isTerminal(stderr)
 	if opts.File != "" {
-		f, err := os.OpenFile(opts.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, err := openLogFile(opts.File)
 		if err != nil {
-			return zerolog.Logger{}, nil, fmt.Errorf("opening the log: %w; name another file with --log-file", err)
+			return zerolog.Logger{}, nil, err
 		}
-		out, closer = f, f
+		out, closer, terminal = f, f, isTerminal(f.file)
 	}
-	terminal := isTerminal(out)
 	if opts.Format == "console" || opts.Format == "auto" && terminal {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
 	}
