@@ -104,7 +104,7 @@ func TestScrapyObeys(t *testing.T) {
 	}
 	wantSame(t, "pages over http", plain.pages(), shopAllowed)
 	wantSame(t, "pages over https", secure.pages(), shopAllowed)
-	if got := secure.last(t); got.Proto != "HTTP/2.0" || got.UserAgent() != "ExampleBot/1.0 (+https://example.org/bot)" {
+	if got := secure.last(t); got.Proto != "HTTP/1.1" || got.UserAgent() != "ExampleBot/1.0 (+https://example.org/bot)" {
 		t.Errorf("the origin saw %s from %q", got.Proto, got.UserAgent())
 	}
 }

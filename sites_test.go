@@ -170,7 +170,7 @@ var doors = []door{
 	{"tunnelled http", "http", "--proxytunnel", "1.1", "HTTP/1.1"},
 	{"https h1 to h1", "https", "--http1.1", "1.1", "HTTP/1.1"},
 	{"https h2 to h1", "https", "--http2", "2", "HTTP/1.1"},
-	{"https h1 to h2", "h2", "--http1.1", "1.1", "HTTP/2.0"},
+	{"https h1, origin has h2", "h2", "--http1.1", "1.1", "HTTP/1.1"},
 	{"https h2 to h2", "h2", "--http2", "2", "HTTP/2.0"},
 }
 

@@ -79,11 +79,13 @@ func TestEveryDoorIsJudged(t *testing.T) {
 	}
 }
 
-func TestHTTP2ToTheOrigin(t *testing.T) {
+func TestOriginsAreAskedInTheClientsVersion(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("https", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })
-	if _, body := get(t, w.client("h1"), o.URL+"/"); body != "HTTP/2.0" {
-		t.Errorf("the origin was spoken to by %s", body)
+	for client, want := range map[string]string{"h1": "HTTP/1.1", "h2": "HTTP/2.0"} {
+		if _, body := get(t, w.client(client), o.URL+"/"); body != want {
+			t.Errorf("a client of %s: the origin was spoken to by %s, want %s", client, body, want)
+		}
 	}
 }
 

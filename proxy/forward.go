@@ -22,7 +22,7 @@ import (
 func (s *Server) newForwarder() *goproxy.ProxyHttpServer {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = goproxyLog{s.log}
-	p.Tr = s.transport.direct.verifying
+	p.Tr = s.transport.direct.verifying.http1
 	p.ConnectDial = nil
 	p.KeepAcceptEncoding = true
 	p.KeepHeader = true             // admit leaves out what must not be passed on

@@ -20,8 +20,9 @@ import (
 )
 
 // Transport is the one way to origins: pages and robots.txt files take it
-// alike. It sends requests as they are and never looks at the environment's
-// proxy variables, which in a sidecar name this proxy itself.
+// alike. It sends requests as they are, in the version of HTTP that they state, and
+// never looks at the environment's proxy variables, which in a sidecar name this
+// proxy itself.
 type Transport struct {
 	direct       *route
 	parents      Parents
@@ -35,8 +36,22 @@ type Transport struct {
 type route struct {
 	parent    *url.URL // nil: origins are dialled
 	dialer    *net.Dialer
-	verifying *http.Transport
-	lenient   *http.Transport
+	verifying versions
+	lenient   versions
+}
+
+// versions are the ways to ask an origin. To turn each request of HTTP/1.1 into a
+// stream of HTTP/2 takes more than it saves.
+type versions struct {
+	http1 *http.Transport
+	http2 *http.Transport // speaks HTTP/1.1 too, where an origin has no HTTP/2
+}
+
+func (v versions) of(r *http.Request) *http.Transport {
+	if r.ProtoMajor == 2 {
+		return v.http2
+	}
+	return v.http1
 }
 
 // unread is how much of a response over HTTP/2 waits here for a client that reads
@@ -72,12 +87,16 @@ func NewTransport(opts Upstream) (*Transport, error) {
 
 func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
 	r := &route{parent: parent, dialer: &net.Dialer{Timeout: opts.ConnectTimeout}}
-	r.verifying = r.newTransport(opts, &tls.Config{RootCAs: roots})
-	r.lenient = r.newTransport(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
+	r.verifying = r.newVersions(opts, &tls.Config{RootCAs: roots})
+	r.lenient = r.newVersions(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	return r
 }
 
-func (r *route) newTransport(opts Upstream, config *tls.Config) *http.Transport {
+func (r *route) newVersions(opts Upstream, config *tls.Config) versions {
+	return versions{r.newTransport(opts, config, false), r.newTransport(opts, config.Clone(), true)}
+}
+
+func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *http.Transport {
 	return &http.Transport{
 		Proxy: func(*http.Request) (*url.URL, error) { return r.parent, nil },
 		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
@@ -91,7 +110,7 @@ func (r *route) newTransport(opts Upstream, config *tls.Config) *http.Transport 
 		IdleConnTimeout:       90 * time.Second,
 		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   256,
-		ForceAttemptHTTP2:     true,
+		ForceAttemptHTTP2:     http2,
 		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: unread},
 
 		MaxResponseHeaderBytes: 1 << 20,
@@ -177,7 +196,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.excepts(r.URL.Hostname()) {
 		via = way.lenient
 	}
-	resp, err := via.RoundTrip(r)
+	resp, err := via.of(r).RoundTrip(r)
 	if err == nil && way.parent != nil && way.parent.Scheme != "socks5" && r.URL.Scheme == "http" {
 		if err = challenged(resp); err != nil {
 			resp.Body.Close()
@@ -230,6 +249,8 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 func (r *route) closeIdleConnections() {
-	r.verifying.CloseIdleConnections()
-	r.lenient.CloseIdleConnections()
+	for _, v := range []versions{r.verifying, r.lenient} {
+		v.http1.CloseIdleConnections()
+		v.http2.CloseIdleConnections()
+	}
 }
