@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -86,6 +87,62 @@ func TestOriginsAreAskedInTheClientsVersion(t *testing.T) {
 		if _, body := get(t, w.client(client), o.URL+"/"); body != want {
 			t.Errorf("a client of %s: the origin was spoken to by %s, want %s", client, body, want)
 		}
+	}
+}
+
+// elsewhere is a listener whose clients seem to come from another address.
+type elsewhere struct {
+	net.Listener
+	from net.IP
+}
+
+func (l elsewhere) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return nearConn{conn, &net.TCPAddr{IP: l.from, Port: 1}}, err
+}
+
+// A client's second tunnel goes on with the session of its first. Only what leaves
+// the machine is kept from a quantum computer.
+func TestTLSInTunnels(t *testing.T) {
+	for _, client := range []struct {
+		name  string
+		from  net.IP
+		knows []tls.CurveID // nil: what Go's do
+		want  tls.CurveID
+	}{
+		{"from this machine", net.IPv4(127, 0, 0, 1), nil, tls.X25519},
+		{"from this machine, IPv6", net.IPv6loopback, nil, tls.X25519},
+		{"from this machine, strict", net.IPv4(127, 0, 0, 1), []tls.CurveID{tls.X25519MLKEM768}, tls.X25519MLKEM768},
+		{"from elsewhere", net.IPv4(192, 0, 2, 7), nil, tls.X25519MLKEM768},
+		{"from elsewhere, old", net.IPv4(192, 0, 2, 7), []tls.CurveID{tls.CurveP256}, tls.CurveP256},
+	} {
+		t.Run(client.name, func(t *testing.T) {
+			w := newWorld(t, func(s *settings) {
+				s.clients.Allow = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+			})
+			o := w.origin("https", nil)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			w.addr = l.Addr().String()
+			served := make(chan error, 1)
+			go func() { served <- w.server.Serve(elsewhere{l, client.from}) }()
+			t.Cleanup(func() {
+				l.Close()
+				<-served
+			})
+			transport := w.client("h1").Transport.(*http.Transport)
+			transport.TLSClientConfig.CurvePreferences = client.knows
+			transport.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+			transport.DisableKeepAlives = true
+			for again := range 2 {
+				resp, err := (&http.Client{Transport: transport}).Get(o.URL + "/")
+				must(t, err)
+				resp.Body.Close()
+				if got := resp.TLS; got.CurveID != client.want || got.DidResume != (again == 1) {
+					t.Errorf("tunnel %d: by %v, resumed %t; want %v", again+1, got.CurveID, got.DidResume, client.want)
+				}
+			}
+		})
 	}
 }
 

@@ -93,11 +93,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	}
 	s.goproxy = s.newForwarder()
 	s.home = s.newHome()
-	s.tls = &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1", "http/1.0"},
-		GetCertificate: s.leaf,
-	}
+	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
