@@ -20,13 +20,21 @@ import (
 // the client sent together with the CONNECT.
 type tunnel struct {
 	net.Conn
-	first  *bufio.Reader
+	first  *bufio.Reader // nil once it is read
 	origin robots.Origin // what CONNECT named, by the scheme that is spoken inside
 	user   string        // whom the CONNECT came from, by its Proxy-Authorization
 	trust  trust
 }
 
-func (t *tunnel) Read(p []byte) (int, error) { return t.first.Read(p) }
+func (t *tunnel) Read(p []byte) (int, error) {
+	if t.first != nil {
+		if t.first.Buffered() > 0 {
+			return t.first.Read(p)
+		}
+		t.first = nil // with all that net/http had for the CONNECT; tunnels may be idle for long
+	}
+	return t.Conn.Read(p)
+}
 
 // CloseWrite tells the client that nothing more comes.
 func (t *tunnel) CloseWrite() error { return closeWrite(t.Conn) }
