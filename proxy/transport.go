@@ -108,7 +108,7 @@ func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *htt
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,
-		MaxIdleConns:          1024,
+		MaxIdleConns:          256, // some 40 KB each
 		MaxIdleConnsPerHost:   256,
 		ForceAttemptHTTP2:     http2,
 		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: unread},
