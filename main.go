@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -17,7 +18,10 @@ import (
 
 func main() {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // a setting of the library's: for the whole process or not at all
-	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	ballast := setMemory()
+	code := execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	runtime.KeepAlive(ballast)
+	os.Exit(code)
 }
 
 // The exit codes that every command shares.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -152,4 +153,30 @@ func TestGrafanaDashboard(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "panels.yml")
 	must(t, os.WriteFile(file, []byte(rules+"]}]"), 0o600))
 	promtool(t, "", "check", "rules", file)
+}
+
+// What the operator says of Go's collector counts.
+func TestCollectorsRoom(t *testing.T) {
+	for _, e := range []struct {
+		vars           []string
+		percent, limit string // the latter "": the container's
+	}{
+		{nil, "50", ""},
+		{[]string{"GOGC=200", "GOMEMLIMIT=256MiB"}, "200", "2.68435456e+08"},
+		{[]string{"GOMEMLIMIT=256MiB"}, "50", "2.68435456e+08"},
+	} {
+		w := newWorld(t)
+		w.vars = e.vars
+		w.run()
+		if got := w.metric("go_gc_gogc_percent"); got != e.percent {
+			t.Errorf("%v: the heap may grow by %s %%, want %s", e.vars, got, e.percent)
+		}
+		if got := w.metric("go_gc_gomemlimit_bytes"); e.limit != "" && got != e.limit {
+			t.Errorf("%v: the limit is %s, want %s", e.vars, got, e.limit)
+		}
+		if got, _ := strconv.ParseFloat(w.metric("process_resident_memory_bytes"), 64); got == 0 || got > 60e6 {
+			t.Errorf("%v: %.0f octets are taken at first", e.vars, got)
+		}
+		w.stop()
+	}
 }
