@@ -41,7 +41,7 @@ func TestLogFile(t *testing.T) {
 		write(zerolog.DebugLevel, "sooner")
 		time.Sleep(rest - 1)
 		holds("first")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		holds("first", "soon", "sooner")
 		write(zerolog.InfoLevel, "again")
 		write(zerolog.WarnLevel, "warning")
