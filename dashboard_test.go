@@ -67,7 +67,7 @@ func (w *world) open(browser context.Context, route string) *tab {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.said) > 0 {
-			w.t.Errorf("in the console: %q", p.said)
+			w.t.Errorf("in the console: %q; it has asked for %q", p.said, p.asked)
 		}
 	})
 	return p

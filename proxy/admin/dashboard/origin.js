@@ -24,10 +24,9 @@ export function start() {
   byId("refresh").addEventListener("click", showAll);
   byId("forget").addEventListener("click", () => {
     fill(byId("forget-origin"), el("code", {}, foreign(origin, 200)));
-    byId("forget-dialog").returnValue = "";
     byId("forget-dialog").showModal();
   });
-  byId("forget-dialog").addEventListener("close", () => byId("forget-dialog").returnValue === "forget" && drop());
+  byId("forget-dialog").addEventListener("submit", (event) => event.submitter.value === "forget" && drop());
 }
 
 const tokens = (text) => text.split(/[\s,]+/).filter(Boolean);
