@@ -22,17 +22,27 @@ func healthcheckCommand() *cobra.Command {
 		Long:  "Ask the running admin server whether it is alive: for container probes in an image\nthat has no shell. Exit code: 0 it is, 1 it is not.",
 		Example: `  robotsproxy healthcheck
   robotsproxy healthcheck --admin-listen 127.0.0.1:9091`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error { return unhealthy(cobra.NoArgs(cmd, args)) },
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unhealthy(err) })
 	addSettings(cmd, adminListen)
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadConfig(cmd, config.Default(), adminListen)
 		if err != nil {
-			return exit{exitFailed, err} // a container's health check must not end with 2
+			return unhealthy(err)
 		}
 		return healthcheck(cmd.Context(), cfg.AdminListen)
 	})
 	return cmd
+}
+
+// unhealthy is the end for whatever keeps healthcheck from asking: a container's health
+// check must not end with 2.
+func unhealthy(err error) error {
+	if err == nil {
+		return nil
+	}
+	return exit{exitFailed, err}
 }
 
 func healthcheck(ctx context.Context, adminListen string) error {
