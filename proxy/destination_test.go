@@ -112,51 +112,39 @@ func join(a, b net.Conn) {
 
 // socks5 is a server of RFC 1928 and 1929 that knows one user.
 func socks5(t *testing.T, asked chan<- string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				r := bufio.NewReader(conn)
-				read := func(n int) []byte {
-					b := make([]byte, n)
-					io.ReadFull(r, b)
-					return b
-				}
-				read(int(read(2)[1])) // methods
-				conn.Write([]byte{5, 2})
-				user := read(int(read(2)[1]))
-				password := read(int(read(1)[0]))
-				if string(user)+":"+string(password) != "u:p" {
-					conn.Close()
-					return
-				}
-				conn.Write([]byte{1, 0})
-				var host string
-				if kind := read(4)[3]; kind == 1 {
-					host = netip.AddrFrom4([4]byte(read(4))).String()
-				} else {
-					host = string(read(int(read(1)[0])))
-				}
-				port := read(2)
-				target := net.JoinHostPort(host, fmt.Sprint(int(port[0])<<8|int(port[1])))
-				asked <- target
-				up, err := net.Dial("tcp", target)
-				if err != nil {
-					conn.Close()
-					return
-				}
-				conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
-				join(up, conn)
-			}()
+	return serveConns(t, func(conn net.Conn) {
+		r := bufio.NewReader(conn)
+		read := func(n int) []byte {
+			b := make([]byte, n)
+			io.ReadFull(r, b)
+			return b
 		}
-	}()
-	return l.Addr().String()
+		read(int(read(2)[1])) // methods
+		conn.Write([]byte{5, 2})
+		user := read(int(read(2)[1]))
+		password := read(int(read(1)[0]))
+		if string(user)+":"+string(password) != "u:p" {
+			conn.Close()
+			return
+		}
+		conn.Write([]byte{1, 0})
+		var host string
+		if kind := read(4)[3]; kind == 1 {
+			host = netip.AddrFrom4([4]byte(read(4))).String()
+		} else {
+			host = string(read(int(read(1)[0])))
+		}
+		port := read(2)
+		target := net.JoinHostPort(host, fmt.Sprint(int(port[0])<<8|int(port[1])))
+		asked <- target
+		up, err := net.Dial("tcp", target)
+		if err != nil {
+			conn.Close()
+			return
+		}
+		conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
+		join(up, conn)
+	})
 }
 
 func TestParentProxy(t *testing.T) {

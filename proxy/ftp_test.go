@@ -336,24 +336,12 @@ type script struct {
 }
 
 func (s *script) start(t *testing.T) (url string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.control.Add(1)
-			go func() {
-				defer s.control.Add(-1)
-				defer conn.Close()
-				s.serve(conn)
-			}()
-		}
-	}()
-	return "ftp://" + l.Addr().String()
+	return "ftp://" + serveConns(t, func(conn net.Conn) {
+		s.control.Add(1)
+		defer s.control.Add(-1)
+		defer conn.Close()
+		s.serve(conn)
+	})
 }
 
 func (s *script) serve(conn net.Conn) {

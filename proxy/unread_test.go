@@ -197,23 +197,11 @@ func unreadWorld(t *testing.T, policies gate.Policies) *world {
 
 // echo is a server that sends back what it gets, until its client ends.
 func echo(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				io.Copy(conn, conn)
-				io.WriteString(conn, " end")
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return serveConns(t, func(conn net.Conn) {
+		defer conn.Close()
+		io.Copy(conn, conn)
+		io.WriteString(conn, " end")
+	})
 }
 
 // One side may end while the other goes on.

@@ -116,6 +116,24 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	return w
 }
 
+// serveConns is a server on a free port that has serve take each connection.
+func serveConns(t *testing.T, serve func(net.Conn)) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
 // originRoots writes the certificate that httptest's servers show.
 func originRoots(t *testing.T, dir string) string {
 	s := httptest.NewUnstartedServer(nil)
