@@ -23,7 +23,7 @@ type wild struct {
 const (
 	gramLen    = 3
 	fewRules   = 12      // to try one by one is faster than to look through the path
-	maxDrawers = 1 << 13 // match has a bit for each on its stack
+	maxDrawers = 1 << 13 // matchFiled has a bit for each on its stack
 )
 
 func newWild(rules []rule, ids []int32) wild {
@@ -100,6 +100,10 @@ func (w *wild) match(rules []rule, path string, best *rule) *rule {
 	if w.starts == nil {
 		return best
 	}
+	return w.matchFiled(rules, path, best)
+}
+
+func (w *wild) matchFiled(rules []rule, path string, best *rule) *rule {
 	shift := drawerShift(len(w.starts) - 1)
 	var seen [maxDrawers / 64]uint64
 	for i := gramLen; i <= len(path); i++ {

@@ -111,38 +111,39 @@ type Ask struct {
 // Decide judges. The verdict says all that is known even where err says that
 // nothing could be decided: then it refuses.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
-	v, _, err := g.decide(ctx, g.rules.Load(), &ask, g.now())
+	var v Verdict
+	_, err := g.decide(ctx, g.rules.Load(), &ask, g.now(), &v)
 	return v, err
 }
 
-func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time) (Verdict, *identity.Identity, error) {
+// decide writes the verdict to v, the zero value before, and says who is asking. It
+// is deep in a request's stack, which is small at first: growing it costs more than
+// all else here.
+func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time, v *Verdict) (*identity.Identity, error) {
 	id, name := rules.Identities.Identify(&ask.Asker)
 	tokens := ask.Agents
 	if len(tokens) == 0 {
 		tokens = id.Tokens(ask.UserAgent())
 	}
 	robotsURL := ask.Target.Origin.RobotsURL()
-	v := Verdict{
-		URL:       ask.Target.String(),
-		Origin:    strings.TrimSuffix(robotsURL, "/robots.txt"), // one piece of memory for both
-		Agent:     tokens[0],
-		Identity:  name,
-		Judgment:  Disallowed,
-		RobotsURL: robotsURL,
-		mode:      id.Mode,
-		at:        time.Duration(now.Unix()%86400) * time.Second,
-	}
+	v.URL = ask.Target.String()
+	v.Origin = strings.TrimSuffix(robotsURL, "/robots.txt") // one piece of memory for both
+	v.RobotsURL = robotsURL
+	v.Agent, v.Identity = tokens[0], name
+	v.Judgment = Disallowed
+	v.mode = id.Mode
+	v.at = time.Duration(now.Unix()%86400) * time.Second
 	if o := rules.overrideOf(v.Origin); o != nil {
 		v.override(o, tokens, ask.Target)
-		return v, id, nil
+		return id, nil
 	}
 	switch {
 	case id.Mode == identity.Off:
 		v.Judgment, v.Reason = Allowed, Exempt
-		return v, id, nil
+		return id, nil
 	case ask.Target.IsRobotsTxt():
 		v.Judgment, v.Reason = Allowed, RobotsTxt
-		return v, id, nil
+		return id, nil
 	}
 	p, err := g.policies.Policy(ctx, ask.Target.Origin, policy.Sender{
 		UserAgent: cmp.Or(id.UserAgent, ask.UserAgent()),
@@ -150,10 +151,10 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time
 	})
 	if err != nil {
 		v.Reason, v.Cause, v.mode = Unreachable, "it was not waited for", identity.Enforce
-		return v, id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
+		return id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
 	}
 	v.apply(p, tokens, ask.Target.Path)
-	return v, id, nil
+	return id, nil
 }
 
 // apply judges a path by a policy.
@@ -250,7 +251,7 @@ func (g *Gate) passage(ask *Ask) *Passage {
 func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
 	p := g.passage(&ask)
 	var err error
-	p.Verdict, p.Bot, err = g.decide(ctx, p.rules, &ask, p.asked)
+	p.Bot, err = g.decide(ctx, p.rules, &ask, p.asked, &p.Verdict)
 	if err == nil {
 		err = p.Wait(ctx)
 	}

@@ -55,7 +55,7 @@ func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 func (p *Passage) decideTunnel(ctx context.Context, ask Ask, certain bool) (robots.Extent, error) {
 	ask.Target.Path = "/"
 	var err error
-	p.Verdict, p.Bot, err = p.gate.decide(ctx, p.rules, &ask, p.asked)
+	p.Bot, err = p.gate.decide(ctx, p.rules, &ask, p.asked, &p.Verdict)
 	switch {
 	case err != nil:
 		return robots.Part, err

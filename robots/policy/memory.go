@@ -50,6 +50,10 @@ func (e *entry) judge(opts *Options, now time.Time) *Judgement {
 	if l := e.lasting.Load(); l != nil && l.opts == opts && now.Before(l.Until) && !now.Before(l.Policy.FetchedAt) {
 		return &l.Judgement
 	}
+	return e.judgeAnew(opts, now)
+}
+
+func (e *entry) judgeAnew(opts *Options, now time.Time) *Judgement {
 	l := &lasting{opts.Judge(e.rec, now), opts}
 	l.Policy.Origin = e.origin
 	if l.Policy.Outcome == Rules {
