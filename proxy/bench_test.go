@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -22,7 +23,8 @@ import (
 )
 
 // BenchmarkRequest is a request for 1 KiB over kept-alive connections, client
-// and origin included: by this proxy, and by the least that net/http needs.
+// and origin included: by this proxy, in plain HTTP and in HTTP/2 inside TLS, and by
+// the least that net/http needs.
 func BenchmarkRequest(b *testing.B) {
 	page := strings.Repeat("x", 1024)
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
@@ -32,6 +34,14 @@ func BenchmarkRequest(b *testing.B) {
 	b.Run("by=robotsproxy", func(b *testing.B) {
 		address, _ := serveBench(b)
 		ask(b, address, o.URL+"/public/page")
+	})
+	b.Run("by=robotsproxy-h2", func(b *testing.B) {
+		secure := httptest.NewUnstartedServer(o.Config.Handler)
+		secure.EnableHTTP2 = true
+		secure.StartTLS()
+		defer secure.Close()
+		address, _ := serveBench(b)
+		ask(b, address, secure.URL+"/public/page")
 	})
 	b.Run("by=reverseproxy", func(b *testing.B) {
 		server := httptest.NewServer(&httputil.ReverseProxy{
@@ -46,7 +56,9 @@ func BenchmarkRequest(b *testing.B) {
 // serveBench runs a proxy until b ends.
 func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	b.Helper()
-	transport, err := proxy.NewTransport(proxy.DefaultUpstream())
+	upstream := proxy.DefaultUpstream()
+	upstream.Insecure = hosts([]string{"*"})
+	transport, err := proxy.NewTransport(upstream)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -121,7 +133,12 @@ func look(b *testing.B, adminURL string) (stop func()) {
 
 // ask is b's work: many at once ask for a page through a proxy.
 func ask(b *testing.B, proxyAddr, page string) {
-	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxyAddr}), MaxIdleConnsPerHost: 256}
+	transport := &http.Transport{
+		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: proxyAddr}),
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 256,
+	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	b.ReportAllocs()

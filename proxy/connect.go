@@ -117,6 +117,9 @@ func (s *Server) intercept(t *tunnel) {
 		return
 	}
 	t.trust.shaken = time.Now()
+	if conn.ConnectionState().NegotiatedProtocol == "h2" {
+		t.Conn = newGathering(t.Conn)
+	}
 	s.enter(t, conn)
 }
 

@@ -97,12 +97,16 @@ func (r *route) newVersions(opts Upstream, config *tls.Config) versions {
 }
 
 func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *http.Transport {
+	dial := r.dialer.DialContext
+	if http2 {
+		dial = r.dialGathering
+	}
 	return &http.Transport{
 		Proxy: func(*http.Request) (*url.URL, error) { return r.parent, nil },
 		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 			return challenged(resp)
 		},
-		DialContext:           r.dialer.DialContext,
+		DialContext:           dial,
 		TLSClientConfig:       config,
 		TLSHandshakeTimeout:   opts.ConnectTimeout,
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
@@ -116,6 +120,14 @@ func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *htt
 		MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression:     true,
 	}
+}
+
+func (r *route) dialGathering(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := r.dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return newGathering(conn), nil
 }
 
 // Own tells the transport which addresses this program listens on: a request to

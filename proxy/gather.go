@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"net"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// gathering is a connection that sends in one piece what is written in quick
+// succession. HTTP/2 wants it: net/http writes the header and the body of a response
+// one after the other, and each request of many that share a connection by itself,
+// and of all that a small message takes, the call to the system is the most.
+//
+// Write returns before its octets are sent, so an error may be about an earlier one.
+// Close breaks off what is being sent. Like any other, it may be used by many.
+type gathering struct {
+	net.Conn
+
+	mu      sync.Mutex
+	changed sync.Cond
+	waiting *[32 << 10]byte // nil: nothing waits
+	filled  int             // octets of waiting
+	sending bool            // send is running; it ends when nothing waits
+	err     error           // why nothing can be sent any more
+}
+
+func newGathering(conn net.Conn) *gathering {
+	g := &gathering{Conn: conn}
+	g.changed.L = &g.mu
+	return g
+}
+
+// Write waits only while there is too much to be sent already.
+func (g *gathering) Write(p []byte) (n int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for n < len(p) {
+		for g.err == nil && g.filled == len(g.waiting) {
+			g.changed.Wait()
+		}
+		if g.err != nil {
+			return n, g.err
+		}
+		if g.waiting == nil {
+			g.waiting = buffers.Get().(*[32 << 10]byte)
+		}
+		more := copy(g.waiting[g.filled:], p[n:])
+		n += more
+		g.filled += more
+		if !g.sending {
+			g.sending = true
+			go g.send()
+		}
+	}
+	return n, nil
+}
+
+// send sends what waits, and what comes meanwhile.
+func (g *gathering) send() {
+	runtime.Gosched() // who is about to write may do so first
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.waiting != nil && g.err == nil {
+		piece, filled := g.waiting, g.filled
+		g.waiting, g.filled = nil, 0
+		g.changed.Broadcast()
+		g.mu.Unlock()
+		_, err := g.Conn.Write(piece[:filled])
+		buffers.Put(piece)
+		g.mu.Lock()
+		g.err = err
+	}
+	g.sending = false
+	g.changed.Broadcast()
+}
+
+// SetWriteDeadline bounds the sending of what has been written before, too. Where the
+// time is up already, that is sent first, as long as the deadline of then allows:
+// crypto/tls sets such a one right after its last alert.
+func (g *gathering) SetWriteDeadline(t time.Time) error {
+	if !t.IsZero() && !t.After(time.Now()) {
+		g.mu.Lock()
+		for g.sending {
+			g.changed.Wait()
+		}
+		g.mu.Unlock()
+	}
+	return g.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline is SetReadDeadline and SetWriteDeadline.
+func (g *gathering) SetDeadline(t time.Time) error {
+	if err := g.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return g.SetWriteDeadline(t)
+}
