@@ -1,80 +1,113 @@
 package robots
 
 import (
+	"maps"
 	"slices"
 	"unsafe"
 )
 
-// compile makes the file of what has been read from a text of so many octets.
+// compile makes the file of what has been read.
 //
 // A group that is spread over many sections gets one index of them all, unless
 // such indexes grow out of proportion to the file: then the sections' own are
 // asked in turn. So compiling stays linear even if thousands of agents share
 // many large sections.
-func (p *parser) compile(textLen int) *File {
-	f := &File{groups: p.groups, sitemaps: p.sitemaps}
-	f.size = sizeOf[File](1) + sizeOf[string](cap(p.sitemaps))
-	if len(p.rules)+len(p.sitemaps) > 0 {
-		f.size += int64(textLen) // it is held by what has been cut from it
+func (p *parser) compile() *File {
+	f := &File{groups: make([]Group, 0, len(p.named)), sitemaps: p.sitemaps}
+	for _, name := range slices.Sorted(maps.Keys(p.named)) {
+		f.groups = append(f.groups, Group{name: name})
 	}
-	if cap(p.rules) > 2*len(p.rules) {
-		p.rules = slices.Clone(p.rules)
-	}
-	f.size += sizeOf[rule](cap(p.rules))
+	rules := p.takeRules(f.groups)
 
+	// All groups' indexes are in one piece of memory, of which the garbage collector
+	// makes less than of many. A group that is spread has one besides its sections' own.
+	used, most := 0, len(p.sections)
+	for _, sections := range p.named {
+		used += len(sections)
+		if len(sections) > 1 {
+			most++
+		}
+	}
+	indexes, uses := make([]index, 0, most), make([]*index, 0, used)
 	compiled := func(sections ...int32) *index {
-		x := newIndex(p.rules, p.rulesOf(sections))
-		f.size += x.size()
-		return x
+		indexes = append(indexes, newIndex(rules, p.rulesOf(sections)))
+		return &indexes[len(indexes)-1]
 	}
 	own := make([]*index, len(p.sections))
 	room := 4 * len(p.rules)
-	for _, g := range p.groups {
-		rules := 0
-		for _, s := range g.sections {
-			first, end := p.ruleRange(s)
-			rules += int(end - first)
-		}
-		if len(g.sections) > 1 && rules <= room {
-			room -= rules
-			g.indexes = []*index{compiled(g.sections...)}
+	for i := range f.groups {
+		g := &f.groups[i]
+		sections, first := p.named[g.name], len(uses)
+		if n := p.count(sections); len(sections) > 1 && n <= room {
+			room -= n
+			uses = append(uses, compiled(sections...))
 		} else {
-			for _, s := range g.sections {
+			for _, s := range sections {
 				if own[s] == nil {
 					own[s] = compiled(s)
 				}
-				g.indexes = append(g.indexes, own[s])
+				uses = append(uses, own[s])
 			}
 		}
-		p.conclude(g)
-		f.size += g.size()
+		g.indexes = uses[first:len(uses):len(uses)]
+		p.conclude(g, sections)
 	}
 	f.conclude()
+	f.size += sizeOf[File](1) + rules.size() + sizeOf[index](cap(indexes)) + sizeOf[*index](cap(uses))
+	for i := range indexes {
+		f.size += indexes[i].size()
+	}
 	return f
 }
 
-// conclude sets what the file says to all bots alike.
+// takeRules gives what has been read of rules the room that it needs, with the names
+// of the groups.
+func (p *parser) takeRules(groups []Group) *rules {
+	if cap(p.rules) > len(p.rules)+len(p.rules)/8 {
+		p.rules = slices.Clone(p.rules)
+	}
+	names := len(p.text)
+	for i := range groups {
+		p.text = append(p.text, groups[i].name...)
+	}
+	rs := &rules{string(p.text), p.rules}
+	rest := rs.text[names:]
+	for i := range groups {
+		n := len(groups[i].name)
+		groups[i].name, rest = rest[:n], rest[n:]
+	}
+	return rs
+}
+
+// conclude sets what the file says to all bots alike, and its size without rules and
+// indexes.
 func (f *File) conclude() {
 	f.extent = Everything // for a bot without a group
-	if g := f.groups[everyone]; g != nil {
+	if g := f.named(everyone); g != nil {
 		f.extent = g.extent
 	}
-	for _, g := range f.groups {
+	f.size = sizeOf[Group](cap(f.groups)) + sizeOf[string](cap(f.sitemaps))
+	for i := range f.groups {
+		g := &f.groups[i]
 		if g.extent != f.extent {
 			f.extent = Part
 		}
 		f.delays = f.delays || g.StatesDelay()
+		f.size += sizeOf[rate](cap(g.rates))
+	}
+	for _, s := range f.sitemaps {
+		f.size += int64(len(s))
 	}
 }
 
-// conclude sets what a group says as a whole.
-func (p *parser) conclude(g *Group) {
+// conclude sets what a group says as a whole, by the sections that name it.
+func (p *parser) conclude(g *Group, sections []int32) {
 	var all reach
 	for _, x := range g.indexes {
 		all.join(x.reach)
 	}
 	g.extent = all.extent()
-	for _, s := range g.sections {
+	for _, s := range sections {
 		s := &p.sections[s]
 		if s.delayed && !g.delayed {
 			g.delay, g.delayed = s.delay, true
@@ -84,7 +117,15 @@ func (p *parser) conclude(g *Group) {
 			g.blank = firstBlank(g.blank, s.blank)
 		}
 	}
-	g.sections = nil
+}
+
+// count is how many rules sections have.
+func (p *parser) count(sections []int32) (rules int) {
+	for _, s := range sections {
+		first, end := p.ruleRange(s)
+		rules += int(end - first)
+	}
+	return rules
 }
 
 // ruleRange is where the rules of a section are.
@@ -96,10 +137,10 @@ func (p *parser) ruleRange(section int32) (first, end int32) {
 	return p.sections[section].first, end
 }
 
-func (p *parser) rulesOf(sections []int32) (ids []int32) {
+func (p *parser) rulesOf(sections []int32) []int32 {
+	ids := make([]int32, 0, p.count(sections))
 	for _, s := range sections {
 		first, end := p.ruleRange(s)
-		ids = slices.Grow(ids, int(end-first))
 		for id := first; id < end; id++ {
 			ids = append(ids, id)
 		}
@@ -107,15 +148,10 @@ func (p *parser) rulesOf(sections []int32) (ids []int32) {
 	return ids
 }
 
+// size is that of what an index holds besides itself.
 func (x *index) size() int64 {
 	w := &x.wild
-	return sizeOf[index](1) + sizeOf[prefix](cap(x.plain)) +
-		sizeOf[int32](cap(w.loose)+cap(w.filed)+cap(w.starts))
-}
-
-// size counts twice the name and the pointer, for the entry in the file's map.
-func (g *Group) size() int64 {
-	return sizeOf[Group](1) + 2*sizeOf[string](1) + int64(len(g.name)) + sizeOf[*index](2+cap(g.indexes)) + sizeOf[rate](cap(g.rates))
+	return sizeOf[prefix](cap(x.plain)) + sizeOf[int32](cap(w.loose)+cap(w.filed)+cap(w.starts))
 }
 
 func sizeOf[T any](n int) int64 {

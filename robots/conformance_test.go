@@ -139,18 +139,16 @@ func (r *row) check(t *testing.T) {
 
 func (r *row) checkVerdict(t *testing.T) {
 	path, robotsTxt := r.path(t)
-	var rule, blank *Rule
+	var rule Rule
+	matches, line := false, 0
 	if group, _ := r.file().Group(r.Agents); group != nil {
-		rule, blank = group.Match(path), group.Blank()
+		rule, matches = group.Match(path)
+		if line = rule.Line; !matches {
+			blank, _ := group.Blank()
+			line = blank.Line
+		}
 	}
-	line := 0
-	switch {
-	case rule != nil:
-		line = rule.Line
-	case blank != nil:
-		line = blank.Line
-	}
-	if allowed := robotsTxt || rule == nil || rule.Allow; allowed != *r.Allowed {
+	if allowed := robotsTxt || !matches || rule.Allow; allowed != *r.Allowed {
 		t.Errorf("%q for %q: allowed is %v by line %d, want %v\n%s", r.URL, r.Agents, allowed, line, *r.Allowed, r.Robots)
 	}
 	if r.Line != nil && line != *r.Line {

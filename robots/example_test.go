@@ -19,8 +19,8 @@ Allow: /private/*.html$
 			fmt.Println(err)
 			continue
 		}
-		rule := group.Match(target.Path)
-		if rule == nil {
+		rule, matches := group.Match(target.Path)
+		if !matches {
 			fmt.Println(target.Path, "meets no rule")
 			continue
 		}

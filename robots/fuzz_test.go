@@ -62,8 +62,8 @@ func FuzzMatch(f *testing.F) {
 		}
 		file, reference := Parse([]byte(body)), referenceParse(body)
 		names := map[string]bool{"nobody-of-this-name": true}
-		for name := range file.groups {
-			names[name] = true
+		for _, group := range file.groups {
+			names[group.name] = true
 		}
 		for name := range names {
 			checkAgainst(t, file, reference, name, path)
@@ -81,11 +81,11 @@ func checkAgainst(t *testing.T, file *File, reference *referenceFile, name, path
 	if group == nil {
 		return
 	}
-	got := group.Match(path)
-	if (got == nil) != (want == nil) || got != nil && *got != *want {
-		t.Fatalf("%q at %q: %+v, the reference says %+v", name, path, got, want)
+	got, matches := group.Match(path)
+	if matches != (want != nil) || matches && got != *want {
+		t.Fatalf("%q at %q: %+v (%v), the reference says %+v", name, path, got, matches, want)
 	}
-	allowed := got == nil || got.Allow
+	allowed := !matches || got.Allow
 	if e := group.Extent(); e == Everything && !allowed || e == Nothing && allowed {
 		t.Fatalf("%q: extent is %v, but the verdict on %q is %v by %+v", name, e, path, allowed, got)
 	}
@@ -98,8 +98,11 @@ func FuzzSpelling(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body, path string, seed uint64) {
 		other := respell(path, rand.New(rand.NewPCG(seed, 0)))
-		for _, group := range Parse([]byte(body)).groups {
-			a, b := group.Match(path), group.Match(other)
+		file := Parse([]byte(body))
+		for i := range file.groups {
+			group := &file.groups[i]
+			a, _ := group.Match(path)
+			b, _ := group.Match(other)
 			if a != b {
 				t.Fatalf("%q meets %+v, but %q meets %+v", path, a, other, b)
 			}
@@ -152,11 +155,11 @@ func FuzzCut(f *testing.F) {
 		}
 		whole := read(trimMark(body))
 		cut := read(trimMark(string(Cut([]byte(body)[:max+1], max))))
-		if !begins(whole.rules, cut.rules) || !begins(whole.sitemaps, cut.sitemaps) {
+		if !begins(whole.rules, cut.rules) || !begins(whole.text, cut.text) || !begins(whole.sitemaps, cut.sitemaps) {
 			t.Errorf("cut at %d: rules %+v, sitemaps %q; whole: %+v, %q", max, cut.rules, cut.sitemaps, whole.rules, whole.sitemaps)
 		}
-		for name, group := range cut.groups {
-			if whole.groups[name] == nil || !begins(whole.groups[name].sections, group.sections) {
+		for name, sections := range cut.named {
+			if !begins(whole.named[name], sections) {
 				t.Errorf("cut at %d: %q is named otherwise than in the whole", max, name)
 			}
 		}

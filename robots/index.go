@@ -10,7 +10,7 @@ import (
 // It names rules by their place in the file: small, and nothing for the garbage
 // collector to follow.
 type index struct {
-	rules []rule // all of the file
+	rules *rules // all of the file
 	plain []prefix
 	wild  wild
 	reach reach
@@ -18,18 +18,18 @@ type index struct {
 
 // prefix is an entry of the index of plain rules, which is in order of text.
 type prefix struct {
-	text   string // that of at least one plain rule
-	best   int32  // of the plain rules whose text this one begins with
-	parent int32  // the longest other entry whose text this one begins with, or -1
+	text   span  // that of at least one plain rule
+	best   int32 // of the plain rules whose text this one begins with
+	parent int32 // the longest other entry whose text this one begins with, or -1
 }
 
 // newIndex makes an index of some of the file's rules.
-func newIndex(rules []rule, ids []int32) *index {
-	x := &index{rules: rules}
+func newIndex(rules *rules, ids []int32) index {
+	x := index{rules: rules}
 	plain := make([]int32, 0, len(ids))
 	var wild []int32
 	for _, id := range ids {
-		r := &rules[id]
+		r := &rules.all[id]
 		x.reach.add(r)
 		if r.plain {
 			plain = append(plain, id)
@@ -42,24 +42,25 @@ func newIndex(rules []rule, ids []int32) *index {
 	return x
 }
 
-func newPrefixes(rules []rule, ids []int32) []prefix {
-	slices.SortFunc(ids, func(a, b int32) int { return strings.Compare(rules[a].text, rules[b].text) })
+func newPrefixes(rules *rules, ids []int32) []prefix {
+	slices.SortFunc(ids, func(a, b int32) int { return strings.Compare(rules.textOf(a), rules.textOf(b)) })
 	better := func(a, b int32) int32 {
-		if rules[a].beats(&rules[b]) {
+		if rules.all[a].beats(&rules.all[b]) {
 			return a
 		}
 		return b
 	}
 	out := make([]prefix, 0, len(ids))
 	for _, id := range ids {
-		p := prefix{text: rules[id].text, best: id, parent: int32(len(out) - 1)}
-		if p.parent >= 0 && out[p.parent].text == p.text {
+		p := prefix{text: rules.all[id].text, best: id, parent: int32(len(out) - 1)}
+		text := rules.cut(p.text)
+		if p.parent >= 0 && rules.cut(out[p.parent].text) == text {
 			out[p.parent].best = better(id, out[p.parent].best)
 			continue
 		}
 		// In this order every prefix of the text that is there is the last one
 		// or one that the last one begins with.
-		for p.parent >= 0 && !strings.HasPrefix(p.text, out[p.parent].text) {
+		for p.parent >= 0 && !strings.HasPrefix(text, rules.cut(out[p.parent].text)) {
 			p.parent = out[p.parent].parent
 		}
 		if p.parent >= 0 {
@@ -83,20 +84,20 @@ func (x *index) matchPlain(path string) *rule {
 	// All texts that the path begins with are the greatest text that isn't
 	// greater than the path, or begin that text.
 	after, _ := slices.BinarySearchFunc(x.plain, path, func(p prefix, path string) int {
-		return cmp.Or(strings.Compare(p.text, path), -1) // an equal text comes before
+		return cmp.Or(strings.Compare(x.rules.cut(p.text), path), -1) // an equal text comes before
 	})
 	if after == 0 {
 		return nil
 	}
 	p := &x.plain[after-1]
-	common := commonPrefix(p.text, path)
-	for len(p.text) > common {
+	common := uint32(commonPrefix(x.rules.cut(p.text), path))
+	for p.text.len > common {
 		if p.parent < 0 {
 			return nil
 		}
 		p = &x.plain[p.parent]
 	}
-	return &x.rules[p.best]
+	return &x.rules.all[p.best]
 }
 
 func commonPrefix(a, b string) int {
@@ -117,10 +118,10 @@ type reach struct {
 
 func (x *reach) add(r *rule) {
 	all := int32(0)
-	if r.plain && (r.text == "" || r.text == "/") {
+	if r.plain && r.text.len <= 1 { // "" or "/"
 		all = r.weight
 	}
-	if r.Allow {
+	if r.allow {
 		x.allow, x.allowAll = max(x.allow, r.weight), max(x.allowAll, all)
 	} else {
 		x.disallow, x.disallowAll = max(x.disallow, r.weight), max(x.disallowAll, all)

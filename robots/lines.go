@@ -18,7 +18,7 @@ type Line struct {
 func Lines(body []byte, tokens []string) []Line {
 	var lines []Line
 	var sections []int32 // that the lines are in; -1: none
-	p := &parser{groups: make(map[string]*Group)}
+	p := &parser{named: map[string][]int32{}}
 	eachLine(trimMark(string(body)), func(number int, text string) {
 		p.line(number, text)
 		line, section := Line{Text: text}, int32(-1)
@@ -31,9 +31,9 @@ func Lines(body []byte, tokens []string) []Line {
 		}
 		lines, sections = append(lines, line), append(sections, section)
 	})
-	if group, _ := (&File{groups: p.groups}).Group(tokens); group != nil {
+	if group, _ := p.compile().Group(tokens); group != nil {
 		for i, section := range sections {
-			_, lines[i].Group = slices.BinarySearch(group.sections, section) // they are in order
+			_, lines[i].Group = slices.BinarySearch(p.named[group.name], section) // they are in order
 		}
 	}
 	if last := len(lines) - 1; lines[last].Text == "" {

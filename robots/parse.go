@@ -14,15 +14,17 @@ const maxLine = 16663
 // (RFC 9309 2.2). The time and room it takes grow with the length of the body,
 // whatever is in it. It keeps nothing of body.
 func Parse(body []byte) *File {
-	text := trimMark(string(body))
-	return read(text).compile(len(text))
+	return read(trimMark(view(body))).compile()
 }
 
 func read(text string) *parser {
-	p := &parser{groups: make(map[string]*Group)}
 	// Room for the rules at once: growing would copy them over and over. Most
 	// lines are rules, and most rules are longer than 16 octets.
-	p.expect = 1 + min(strings.Count(text, "\n"), len(text)/16)
+	p := &parser{
+		named: map[string][]int32{},
+		rules: make([]rule, 0, 1+min(strings.Count(text, "\n"), len(text)/16)),
+		text:  make([]byte, 0, len(text)),
+	}
 	eachLine(text, p.line)
 	return p
 }
@@ -143,10 +145,10 @@ type section struct {
 }
 
 type parser struct {
-	groups   map[string]*Group
 	sections []section
+	named    map[string][]int32 // the sections that address a bot, by its name in lower case
 	rules    []rule
-	expect   int // rules to make room for at first
+	text     []byte // of the rules
 	sitemaps []string
 	ruled    bool // a rule came after the last user-agent line
 }
@@ -161,20 +163,15 @@ func (p *parser) line(number int, line string) {
 		}
 		// Also a rule that can match nothing ends the run of user-agent lines.
 		p.ruled = true
-		line := Rule{Allow: field == allow, Pattern: value, Line: number}
 		if value == "" {
 			s := &p.sections[len(p.sections)-1]
-			s.blank = firstBlank(s.blank, line)
+			s.blank = firstBlank(s.blank, Rule{Allow: field == allow, Line: number})
+			return
 		}
-		if r, ok := newRule(line); ok {
-			if p.rules == nil {
-				p.rules = make([]rule, 0, p.expect)
-			}
-			p.rules = append(p.rules, r)
-		}
+		p.rule(Rule{Allow: field == allow, Pattern: value, Line: number})
 	case sitemap:
 		if value != "" {
-			p.sitemaps = append(p.sitemaps, value)
+			p.sitemaps = append(p.sitemaps, strings.Clone(value))
 		}
 	case crawlDelay:
 		if len(p.sections) == 0 {
@@ -193,6 +190,14 @@ func (p *parser) line(number int, line string) {
 			s.rates = addRates(s.rates, r)
 		}
 	}
+}
+
+func (p *parser) rule(written Rule) {
+	r, text, ok := written.ready(p.text)
+	if !ok {
+		return
+	}
+	p.rules, p.text = append(p.rules, r), text
 }
 
 // firstBlank is the one of two empty rules, in the order of the file, that
@@ -216,21 +221,16 @@ func (p *parser) userAgent(value string) {
 	}
 }
 
-// address adds the section that is being read to the group of a name.
+// address has the section that is being read address the bot of a name.
 func (p *parser) address(name string) {
 	if name == "" {
 		return
 	}
 	var stack [64]byte
 	lower := appendLower(stack[:0], name)
-	g := p.groups[string(lower)]
-	if g == nil {
-		g = &Group{name: string(lower)}
-		p.groups[g.name] = g
-	}
 	at := int32(len(p.sections) - 1)
-	if n := len(g.sections); n == 0 || g.sections[n-1] != at {
-		g.sections = append(g.sections, at)
+	if before := p.named[string(lower)]; len(before) == 0 || before[len(before)-1] != at {
+		p.named[string(lower)] = append(before, at)
 	}
 }
 

@@ -71,9 +71,9 @@ func TestManyRequestRates(t *testing.T) {
 		fmt.Fprintf(&b, "User-agent: a%d\nUser-agent: b%d\nRequest-rate: 1/%d 0000-0001\nRequest-rate: 1/1 0002-0003\nDisallow: /\n", i%50, i%2500, i+1)
 	}
 	file := Parse([]byte(b.String()))
-	for name, group := range file.groups {
+	for _, group := range file.groups {
 		if len(group.rates) > maxRates {
-			t.Errorf("%s has %d rates", name, len(group.rates))
+			t.Errorf("%s has %d rates", group.name, len(group.rates))
 		}
 	}
 	if limit := int64(40 * b.Len()); file.Size() > limit {

@@ -6,11 +6,14 @@
 // use.
 package robots
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // File is a parsed robots.txt. It does not change after Parse.
 type File struct {
-	groups   map[string]*Group // by lower-case name; "*" is everyone
+	groups   []Group // in order of their names
 	sitemaps []string
 	size     int64
 	extent   Extent
@@ -41,35 +44,36 @@ func (f *File) StatesDelay() bool { return f.delays }
 // left out; "*" means everyone. Case doesn't count.
 func (f *File) Group(tokens []string) (*Group, string) {
 	for _, token := range tokens {
-		if g := f.named(agentName(token)); g != nil {
+		var stack [64]byte
+		if g := f.named(view(appendLower(stack[:0], agentName(token)))); g != nil {
 			return g, token
 		}
 	}
-	if g := f.groups[everyone]; g != nil {
+	if g := f.named(everyone); g != nil {
 		return g, everyone
 	}
 	return nil, ""
 }
 
+// named finds the group of that name in lower case; nil if there is none.
 func (f *File) named(name string) *Group {
-	if name == "" {
+	at := sort.Search(len(f.groups), func(i int) bool { return f.groups[i].name >= name })
+	if at == len(f.groups) || f.groups[at].name != name {
 		return nil
 	}
-	var stack [64]byte
-	return f.groups[string(appendLower(stack[:0], name))]
+	return &f.groups[at]
 }
 
 // Group is all that a file says to one bot. Groups that name the same bot are
 // one (RFC 9309 2.2.1).
 type Group struct {
-	name     string
-	sections []int32  // that name the bot; only while the file is compiled
-	indexes  []*index // of these sections, or one of all of them
-	extent   Extent
-	delay    time.Duration
-	delayed  bool
-	rates    []rate
-	blank    Rule // its Line is 0 if there is none
+	name    string   // in lower case; "*" for everyone
+	indexes []*index // of the sections that name the bot, or one of all of them
+	extent  Extent
+	delay   time.Duration
+	delayed bool
+	rates   []rate
+	blank   Rule // its Line is 0 if there is none
 }
 
 // Name is the name under which the file addresses the bot, in lower case; "*"
@@ -102,10 +106,10 @@ func (g *Group) Extent() Extent { return g.extent }
 // Match returns the rule that decides about a path with its query, as a client
 // writes it: of the rules that match, the longest; of several as long an Allow;
 // of several such the first in the file (RFC 9309 2.2.2). Where no rule matches
-// it returns nil, which means that the path is allowed. It allocates nothing.
+// it returns false, which means that the path is allowed. It allocates nothing.
 //
 // That /robots.txt itself is always allowed is the caller's to say.
-func (g *Group) Match(path string) *Rule {
+func (g *Group) Match(path string) (Rule, bool) {
 	var best *rule
 	withNormal(path, func(normal string) {
 		for _, x := range g.indexes {
@@ -113,21 +117,17 @@ func (g *Group) Match(path string) *Rule {
 		}
 	})
 	if best == nil {
-		return nil
+		return Rule{}, false
 	}
-	return &best.Rule
+	pattern := g.indexes[0].rules.cut(best.pattern)
+	return Rule{Allow: best.allow, Pattern: pattern, Line: int(best.line)}, true
 }
 
 // Blank is the group's rule with an empty value, an Allow before a Disallow, the
-// first in the file; nil if it has none. It matches nothing and decides nothing,
+// first in the file; false if it has none. It matches nothing and decides nothing,
 // but where no rule matches it is the line that says so: "Disallow:" is how a
 // site writes that it disallows nothing.
-func (g *Group) Blank() *Rule {
-	if g.blank.Line == 0 {
-		return nil
-	}
-	return &g.blank
-}
+func (g *Group) Blank() (Rule, bool) { return g.blank, g.blank.Line != 0 }
 
 // Extent is how far a group's rules reach.
 type Extent int

@@ -55,16 +55,17 @@ func TestRealFiles(t *testing.T) {
 		if group == nil {
 			return
 		}
-		own := read(string(body)).rules
-		rules += len(own)
+		own := read(string(body))
+		rules += len(own.rules)
 		if files%25 != 0 || len(body) > 1<<14 {
 			return
 		}
 		reference := referenceParse(string(body))
 		for i := range 8 {
 			path := "/"
-			if len(own) > 0 {
-				path = strings.NewReplacer("*", "/x", "$", "").Replace(own[i*len(own)/8].Pattern)
+			if n := len(own.rules); n > 0 {
+				at := own.rules[i*n/8].pattern
+				path = strings.NewReplacer("*", "/x", "$", "").Replace(string(own.text[at.at : at.at+at.len]))
 			}
 			checkAgainst(t, file, reference, "*", path)
 			checkAgainst(t, file, reference, "googlebot", path+"?a=b")
@@ -123,14 +124,10 @@ func TestBlank(t *testing.T) {
 		{"Disallow:\nUser-agent: *\nDisallow: /", 0},
 	} {
 		group, _ := Parse([]byte(c.body)).Group(nil)
-		line := 0
-		if blank := group.Blank(); blank != nil {
-			line = blank.Line
+		if blank, is := group.Blank(); blank.Line != c.line || is != (c.line > 0) {
+			t.Errorf("%q: line %d (%v), want %d", c.body, blank.Line, is, c.line)
 		}
-		if line != c.line {
-			t.Errorf("%q: line %d, want %d", c.body, line, c.line)
-		}
-		if rule := group.Match("/b"); rule != nil && rule.Pattern == "" {
+		if rule, matches := group.Match("/b"); matches && rule.Pattern == "" {
 			t.Errorf("%q: an empty rule decided", c.body)
 		}
 	}
@@ -200,13 +197,31 @@ func TestGroupTellsItsToken(t *testing.T) {
 	}
 }
 
+// Parse reads the body where it is, and keeps nothing of it.
+func TestParsedBodyIsTheCallers(t *testing.T) {
+	body := []byte("\xEF\xBB\xBFUser-agent: ExampleBot\nDisallow: /a%7Eb*c$\nAllow:\nCrawl-delay: 2\nSitemap: https://example.com/sitemap.xml")
+	file := Parse(body)
+	for i := range body {
+		body[i] = 'x'
+	}
+	group, token := file.Group([]string{"examplebot"})
+	if group == nil || group.Name() != "examplebot" {
+		t.Fatalf("its group is %v, by %q", group, token)
+	}
+	rule, matches := group.Match("/a~b/c")
+	blank, _ := group.Blank()
+	if !matches || rule.String() != "Disallow: /a%7Eb*c$" || blank.String() != "Allow:" || file.Sitemaps()[0] != "https://example.com/sitemap.xml" {
+		t.Errorf("it has %q, %q and %q", rule, blank, file.Sitemaps())
+	}
+}
+
 func TestRuleAsWritten(t *testing.T) {
 	group, _ := Parse([]byte("User-agent: *\nDISALOW:\t/%7ea*$ # comment")).Group(nil)
-	rule := group.Match("/~a")
-	if rule == nil || rule.String() != "Disallow: /%7ea*$" || rule.Line != 2 {
+	rule, matches := group.Match("/~a")
+	if !matches || rule.String() != "Disallow: /%7ea*$" || rule.Line != 2 {
 		t.Errorf("%v", rule)
 	}
-	if s := (&Rule{Allow: true, Pattern: "/"}).String(); s != "Allow: /" {
+	if s := (Rule{Allow: true, Pattern: "/"}).String(); s != "Allow: /" {
 		t.Error(s)
 	}
 }
@@ -233,9 +248,8 @@ func TestLines(t *testing.T) {
 		group, _ := Parse([]byte(c.body)).Group(nil)
 		line := 0
 		if group != nil {
-			if rule := group.Match(c.path); rule != nil {
-				line = rule.Line
-			}
+			rule, _ := group.Match(c.path)
+			line = rule.Line
 		}
 		if line != c.line {
 			t.Errorf("%s: line %d decides, want %d", name, line, c.line)

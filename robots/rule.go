@@ -10,35 +10,59 @@ type Rule struct {
 }
 
 // String is the rule as a line of a robots.txt.
-func (r *Rule) String() string {
+func (r Rule) String() string {
 	if r.Allow {
 		return strings.TrimSpace("Allow: " + r.Pattern)
 	}
 	return strings.TrimSpace("Disallow: " + r.Pattern)
 }
 
-// rule is a Rule made ready to match.
+// rule is a Rule made ready to match. It holds no pointers: there may be many
+// millions in memory, through which the garbage collector would go again and again.
 type rule struct {
-	Rule
-	text     string // the pattern in normal form, without a last "*" or "$"
-	weight   int32  // twice the pattern's length in octets, and one more for an Allow
-	anchored bool   // the match must end where the path ends
-	plain    bool   // it matches all paths that begin with its text
+	pattern  span // as written
+	text     span // the pattern in normal form, without a last "*" or "$"
+	line     int32
+	weight   int32 // twice the pattern's length in octets, and one more for an Allow
+	allow    bool
+	anchored bool // the match must end where the path ends
+	plain    bool // it matches all paths that begin with its text
 }
 
-// newRule makes a rule ready; false if it can match nothing, since a path begins
-// with a slash.
-func newRule(r Rule) (rule, bool) {
+// span is a piece of the text of rules.
+type span struct{ at, len uint32 }
+
+// rules are those of a file, in its order, and the text that all their spans are of.
+type rules struct {
+	text string
+	all  []rule
+}
+
+func (rs *rules) cut(s span) string { return rs.text[s.at : s.at+s.len] }
+
+// textOf is the text of a rule by its place in the file.
+func (rs *rules) textOf(id int32) string { return rs.cut(rs.all[id].text) }
+
+func (rs *rules) size() int64 { return int64(len(rs.text)) + sizeOf[rule](cap(rs.all)) }
+
+// ready makes a rule ready, and appends its pattern and, where that is another one,
+// its normal form to dst, the text of its file so far. False if the rule can match
+// nothing, since a path begins with a slash.
+func (r Rule) ready(dst []byte) (rule, []byte, bool) {
 	text := r.Pattern
 	if text == "" || text[0] != '/' && text[0] != '*' {
-		return rule{}, false
+		return rule{}, dst, false
 	}
+	pattern := span{uint32(len(dst)), uint32(len(text))}
+	dst = append(dst, text...)
 	text, anchored := strings.CutSuffix(text, "$")
-	octets := len(text)
+	octets, at := len(text), pattern.at
 	if !isNormalPattern(text) {
 		// A literal "$" or "*" is one octet in the normal form, but counts as written.
 		octets = 2 * (strings.Count(text, "%24") + strings.Count(text, "%2A") + strings.Count(text, "%2a"))
-		text = string(appendEscaped(nil, text, true))
+		at = uint32(len(dst))
+		dst = appendEscaped(dst, text, true)
+		text = view(dst[at:])
 		octets += len(text)
 	}
 	if anchored {
@@ -51,8 +75,15 @@ func newRule(r Rule) (rule, bool) {
 	if r.Allow {
 		weight++
 	}
-	plain := !anchored && strings.IndexByte(text, '*') < 0
-	return rule{Rule: r, text: text, weight: weight, anchored: anchored, plain: plain}, true
+	return rule{
+		pattern:  pattern,
+		text:     span{at, uint32(len(text))},
+		line:     int32(r.Line),
+		weight:   weight,
+		allow:    r.Allow,
+		anchored: anchored,
+		plain:    !anchored && strings.IndexByte(text, '*') < 0,
+	}, dst, true
 }
 
 // beats reports whether the rule decides where both match (RFC 9309 2.2.2).
@@ -60,14 +91,14 @@ func (r *rule) beats(other *rule) bool {
 	if other == nil || r.weight != other.weight {
 		return other == nil || r.weight > other.weight
 	}
-	return r.Line < other.Line
+	return r.line < other.line
 }
 
-// match reports whether the rule matches a path in normal form. It looks for
-// each literal piece once, from where the one before ended: for "*" the first
-// place is as good as any, so there is nothing to go back to.
-func (r *rule) match(path string) bool {
-	piece, rest, more := strings.Cut(r.text, "*")
+// match reports whether the rule, of that text, matches a path in normal form. It
+// looks for each literal piece once, from where the one before ended: for "*" the
+// first place is as good as any, so there is nothing to go back to.
+func (r *rule) match(text, path string) bool {
+	piece, rest, more := strings.Cut(text, "*")
 	if !strings.HasPrefix(path, piece) {
 		return false
 	}

@@ -54,15 +54,13 @@ func checkVerdictLine(t *testing.T, file *File, line string) {
 	if fields[2] != "-" {
 		tokens = strings.Split(fields[2], ",")
 	}
-	verdict, rule := "allowed", (*Rule)(nil)
+	verdict, decider := "allowed", "-"
 	if group, _ := file.Group(tokens); group != nil {
-		rule = group.Match(fields[3])
-	}
-	decider := "-"
-	if rule != nil {
-		decider = strconv.Itoa(rule.Line)
-		if !rule.Allow {
-			verdict = "disallowed"
+		if rule, matches := group.Match(fields[3]); matches {
+			decider = strconv.Itoa(rule.Line)
+			if !rule.Allow {
+				verdict = "disallowed"
+			}
 		}
 	}
 	if verdict != fields[0] || decider != fields[1] {

@@ -26,9 +26,9 @@ const (
 	maxDrawers = 1 << 13 // matchFiled has a bit for each on its stack
 )
 
-func newWild(rules []rule, ids []int32) wild {
+func newWild(rules *rules, ids []int32) wild {
 	slices.SortFunc(ids, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(rules[b].weight, rules[a].weight), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(rules.all[b].weight, rules.all[a].weight), cmp.Compare(a, b))
 	})
 	if len(ids) <= fewRules {
 		return wild{loose: ids}
@@ -39,7 +39,7 @@ func newWild(rules []rule, ids []int32) wild {
 	shift := drawerShift(drawers)
 	held := make([]int32, drawers)
 	for _, id := range ids {
-		eachGram(rules[id].text, shift, func(drawer uint32) { held[drawer]++ })
+		eachGram(rules.textOf(id), shift, func(drawer uint32) { held[drawer]++ })
 	}
 
 	// The drawer of each rule, and how many rules each drawer gets.
@@ -47,7 +47,7 @@ func newWild(rules []rule, ids []int32) wild {
 	choice := make([]int32, len(ids))
 	for i, id := range ids {
 		choice[i] = -1
-		eachGram(rules[id].text, shift, func(drawer uint32) {
+		eachGram(rules.textOf(id), shift, func(drawer uint32) {
 			if choice[i] < 0 || held[drawer] < held[choice[i]] {
 				choice[i] = int32(drawer)
 			}
@@ -95,7 +95,7 @@ func drawerShift(drawers int) int { return 33 - bits.Len(uint(drawers)) }
 
 // match returns the better of best and the rule of the set that decides about a
 // path in normal form.
-func (w *wild) match(rules []rule, path string, best *rule) *rule {
+func (w *wild) match(rules *rules, path string, best *rule) *rule {
 	best = firstMatch(rules, w.loose, path, best)
 	if w.starts == nil {
 		return best
@@ -103,7 +103,7 @@ func (w *wild) match(rules []rule, path string, best *rule) *rule {
 	return w.matchFiled(rules, path, best)
 }
 
-func (w *wild) matchFiled(rules []rule, path string, best *rule) *rule {
+func (w *wild) matchFiled(rules *rules, path string, best *rule) *rule {
 	shift := drawerShift(len(w.starts) - 1)
 	var seen [maxDrawers / 64]uint64
 	for i := gramLen; i <= len(path); i++ {
@@ -120,13 +120,13 @@ func (w *wild) matchFiled(rules []rule, path string, best *rule) *rule {
 
 // firstMatch returns the first of the rules, heaviest first, that matches, if it
 // beats best.
-func firstMatch(rules []rule, ids []int32, path string, best *rule) *rule {
+func firstMatch(rules *rules, ids []int32, path string, best *rule) *rule {
 	for _, id := range ids {
-		r := &rules[id]
+		r := &rules.all[id]
 		if !r.beats(best) {
 			break
 		}
-		if r.match(path) {
+		if r.match(rules.cut(r.text), path) {
 			return r
 		}
 	}

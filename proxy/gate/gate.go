@@ -195,17 +195,17 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 		v.delay = delay
 		v.CrawlDelay = &seconds
 	}
-	rule := group.Match(path)
+	rule, matches := group.Match(path)
 	switch {
-	case rule == nil:
+	case !matches:
 		v.Judgment, v.Reason = Allowed, NoRule
-		rule = group.Blank()
+		rule, _ = group.Blank()
 	case rule.Allow:
 		v.Judgment, v.Reason = Allowed, ByRule
 	default:
 		v.Reason = ByRule
 	}
-	if rule != nil {
+	if rule.Line > 0 {
 		v.Rule, v.Line = rule.String(), rule.Line
 	}
 }

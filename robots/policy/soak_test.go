@@ -180,8 +180,8 @@ func allows(p *Policy) bool {
 	if group == nil {
 		return true
 	}
-	rule := group.Match("/private/")
-	return rule == nil || rule.Allow
+	rule, matches := group.Match("/private/")
+	return !matches || rule.Allow
 }
 
 // A model is what is known of an origin.
