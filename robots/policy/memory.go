@@ -99,7 +99,7 @@ func newMemory(ceiling int64) (*memory, error) {
 	m.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *entry]{
 		// Ten counters for each entry that fits in are advised. They cost some
 		// three bytes each from the start, however few entries there are.
-		NumCounters: min(max(ceiling/entryOverhead*10, 1000), 10_000_000),
+		NumCounters: min(max(ceiling/(2*entryOverhead)*10, 1000), 10_000_000),
 		MaxCost:     ceiling,
 		BufferItems: 64,
 		OnExit: func(e *entry) {
