@@ -13,7 +13,7 @@ import (
 // and of all that a small message takes, the call to the system is the most.
 //
 // Write returns before its octets are sent, so an error may be about an earlier one.
-// Close breaks off what is being sent. Like any other, it may be used by many.
+// Like any other, it may be used by many.
 type gathering struct {
 	net.Conn
 
@@ -80,13 +80,18 @@ func (g *gathering) send() {
 // crypto/tls sets such a one right after its last alert.
 func (g *gathering) SetWriteDeadline(t time.Time) error {
 	if !t.IsZero() && !t.After(time.Now()) {
-		g.mu.Lock()
-		for g.sending {
-			g.changed.Wait()
-		}
-		g.mu.Unlock()
+		g.wait()
 	}
 	return g.Conn.SetWriteDeadline(t)
+}
+
+// wait waits until all that has been written is sent, or nothing can be.
+func (g *gathering) wait() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.sending {
+		g.changed.Wait()
+	}
 }
 
 // SetDeadline is SetReadDeadline and SetWriteDeadline.
@@ -95,4 +100,16 @@ func (g *gathering) SetDeadline(t time.Time) error {
 		return err
 	}
 	return g.SetWriteDeadline(t)
+}
+
+// lastWords is how long the system may take at the end for what has been written. It
+// is for what has room there: a peer that does not read is not waited for.
+const lastWords = 10 * time.Millisecond
+
+// Close sends what the system takes at once and breaks off the rest. crypto/tls closes
+// right after the alert that says why a handshake fails.
+func (g *gathering) Close() error {
+	g.Conn.SetWriteDeadline(time.Now().Add(lastWords))
+	g.wait()
+	return g.Conn.Close()
 }

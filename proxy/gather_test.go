@@ -3,11 +3,13 @@ package proxy
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,24 +75,34 @@ func TestGatheringSendsAll(t *testing.T) {
 
 // A TLS connection is closed right after its last words, which must not be lost.
 func TestGatheringUnderTLS(t *testing.T) {
-	ca, err := certs.Open(certs.Options{}, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := ca.Leaf("a.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := &tls.Config{Certificates: []tls.Certificate{*aLeaf(t)}}
 	for range 50 {
 		near, far := connected(t)
 		go func() {
-			server := tls.Server(newGathering(near), &tls.Config{Certificates: []tls.Certificate{*leaf}})
+			server := tls.Server(newGathering(near), config)
 			server.Write(make([]byte, 100<<10))
 			server.Close()
 		}()
 		got, err := io.ReadAll(tls.Client(far, &tls.Config{InsecureSkipVerify: true}))
 		if err != nil || len(got) != 100<<10 {
 			t.Fatalf("%d octets have come, %v", len(got), err)
+		}
+	}
+}
+
+// An origin gets to know why its certificate is refused.
+func TestGatheringAlert(t *testing.T) {
+	config := &tls.Config{Certificates: []tls.Certificate{*aLeaf(t)}}
+	for range 50 {
+		near, far := connected(t)
+		go func() {
+			client := tls.Client(newGathering(near), &tls.Config{ServerName: "a.example", RootCAs: x509.NewCertPool()})
+			client.Handshake()
+			client.Close()
+		}()
+		err := tls.Server(far, config).Handshake()
+		if err == nil || !strings.Contains(err.Error(), "bad certificate") {
+			t.Fatalf("the origin gets: %v", err)
 		}
 	}
 }
@@ -137,6 +149,20 @@ func TestGatheringDeadline(t *testing.T) {
 			t.Errorf("after the deadline: %v", err)
 		}
 	})
+}
+
+// aLeaf is a certificate for a.example that nobody trusts.
+func aLeaf(t *testing.T) *tls.Certificate {
+	t.Helper()
+	ca, err := certs.Open(certs.Options{}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := ca.Leaf("a.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf
 }
 
 // connected are both ends of a connection on loopback.
