@@ -20,26 +20,18 @@ func (p *parser) compile() *File {
 	rules := p.takeRules(f.groups)
 
 	// All groups' indexes are in one piece of memory, of which the garbage collector
-	// makes less than of many. A group that is spread has one besides its sections' own.
-	used, most := 0, len(p.sections)
-	for _, sections := range p.named {
-		used += len(sections)
-		if len(sections) > 1 {
-			most++
-		}
-	}
-	indexes, uses := make([]index, 0, most), make([]*index, 0, used)
+	// makes less than of many.
+	joined, count, used := p.join(f.groups)
+	indexes, uses := make([]index, 0, count), make([]*index, 0, used)
 	compiled := func(sections ...int32) *index {
 		indexes = append(indexes, newIndex(rules, p.rulesOf(sections)))
 		return &indexes[len(indexes)-1]
 	}
 	own := make([]*index, len(p.sections))
-	room := 4 * len(p.rules)
 	for i := range f.groups {
 		g := &f.groups[i]
 		sections, first := p.named[g.name], len(uses)
-		if n := p.count(sections); len(sections) > 1 && n <= room {
-			room -= n
+		if joined[i] {
 			uses = append(uses, compiled(sections...))
 		} else {
 			for _, s := range sections {
@@ -58,6 +50,31 @@ func (p *parser) compile() *File {
 		f.size += indexes[i].size()
 	}
 	return f
+}
+
+// join says which of the groups get one index of all their sections, and counts the
+// indexes that there will be, and how often groups use one.
+func (p *parser) join(groups []Group) (joined []bool, indexes, uses int) {
+	joined = make([]bool, len(groups))
+	own := make([]bool, len(p.sections))
+	room := 4 * len(p.rules)
+	for i := range groups {
+		sections := p.named[groups[i].name]
+		if n := p.count(sections); len(sections) > 1 && n <= room {
+			room -= n
+			joined[i] = true
+			indexes, uses = indexes+1, uses+1
+			continue
+		}
+		uses += len(sections)
+		for _, s := range sections {
+			if !own[s] {
+				own[s] = true
+				indexes++
+			}
+		}
+	}
+	return joined, indexes, uses
 }
 
 // takeRules gives what has been read of rules the room that it needs, with the names

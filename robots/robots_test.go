@@ -372,3 +372,14 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+// A group that is written in many pieces takes no more than one in a single piece:
+// the file's text grows, not what is kept of it.
+func TestSpreadGroupTakesNoMore(t *testing.T) {
+	const rules = 1000
+	whole := Parse([]byte("User-agent: a\n" + strings.Repeat("Disallow: /a\n", rules))).Size()
+	spread := Parse([]byte(strings.Repeat("User-agent: a\nDisallow: /a\n", rules))).Size()
+	if spread > whole+whole/4 {
+		t.Errorf("in one piece it takes %d octets, in %d pieces %d", whole, rules, spread)
+	}
+}
