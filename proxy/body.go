@@ -13,11 +13,12 @@ type upload struct {
 	io.ReadCloser
 	request *http.Request
 
-	mu    sync.Mutex
-	left  int64 // octets to come; negative if that is not known
-	begun bool
-	ended bool
-	err   error
+	mu     sync.Mutex
+	left   int64 // octets to come; negative if that is not known
+	begun  bool
+	ended  bool
+	closed bool
+	err    error // of the client's; not that it has been closed here
 }
 
 func newUpload(r *http.Request) *upload {
@@ -40,7 +41,7 @@ func (u *upload) Read(p []byte) (int, error) {
 		for _, name := range hopByHop { // trailers have come
 			delete(u.request.Trailer, name)
 		}
-	case err != nil:
+	case err != nil && !u.closed:
 		u.err = err
 	}
 	return n, err
@@ -52,6 +53,9 @@ func (u *upload) Close() error {
 	if u.request.ProtoMajor == 1 {
 		return nil
 	}
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
 	return u.ReadCloser.Close()
 }
 

@@ -118,6 +118,7 @@ func (s *Server) intercept(t *tunnel) {
 	}
 	t.trust.shaken = time.Now()
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
+		s.gathered.add(t.Conn)
 		t.Conn = newGathering(t.Conn)
 	}
 	s.enter(t, conn)
@@ -151,6 +152,15 @@ func (s *Server) newTLS() *tls.Config {
 func (s *Server) enter(t *tunnel, conn net.Conn) {
 	t.SetDeadline(time.Time{})
 	s.inside.hand(conn)
+}
+
+// watchTunnel is the inner server's ConnState.
+func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
+	t := tunnelOf(conn)
+	if g, gathers := t.Conn.(*gathering); gathers && state == http.StateClosed {
+		s.gathered.remove(g.Conn)
+	}
+	s.watchTrust(t, state)
 }
 
 // leaf chooses the certificate: by the name that the client's TLS asks for,

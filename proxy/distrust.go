@@ -66,9 +66,9 @@ func (d *distrust) brokenOff(t *tunnel, err error) {
 }
 
 // watchTrust notices the clients that end the handshake and leave at once, without
-// a request. It is the inner server's ConnState.
-func (s *Server) watchTrust(conn net.Conn, state http.ConnState) {
-	switch t := tunnelOf(conn); {
+// a request.
+func (s *Server) watchTrust(t *tunnel, state http.ConnState) {
+	switch {
 	case state == http.StateActive:
 		t.trust.used = true
 	case state == http.StateClosed && t.trust.shown && !t.trust.used && time.Since(t.trust.shaken) < soon:

@@ -7,16 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/net/http2"
 
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
@@ -812,6 +815,74 @@ func TestDrain(t *testing.T) {
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
+}
+
+// clogging is a listener whose connections take nothing to send any more once it is
+// clogged, as if no client read what has come.
+type clogging struct {
+	net.Listener
+	clogged *atomic.Bool
+}
+
+func (l clogging) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	near, far := net.Pipe() // of which nobody reads the far end
+	return &cloggedConn{conn, near, far, l.clogged}, err
+}
+
+type cloggedConn struct {
+	net.Conn
+	near, far net.Conn
+	clogged   *atomic.Bool
+}
+
+func (c *cloggedConn) Write(p []byte) (int, error) {
+	if c.clogged.Load() {
+		return c.near.Write(p)
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *cloggedConn) SetWriteDeadline(t time.Time) error {
+	return errors.Join(c.near.SetWriteDeadline(t), c.Conn.SetWriteDeadline(t))
+}
+
+func (c *cloggedConn) Close() error { return errors.Join(c.near.Close(), c.Conn.Close()) }
+
+// What a client does not read is not waited for when the grace is over.
+func TestStopDoesNotWaitForWhoDoesNotRead(t *testing.T) {
+	var clogged atomic.Bool
+	w := newWorld(t, func(s *settings) {
+		s.onListener = func(l net.Listener) net.Listener { return clogging{l, &clogged} }
+	})
+	asked := make(chan struct{})
+	o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hangs" {
+			close(asked)
+			<-r.Context().Done()
+		}
+	})
+	f := &frames{conn: w.secure(o.host(), "h2")}
+	f.Framer = http2.NewFramer(f.conn.Conn, f.conn)
+	f.encoder = newEncoder(f)
+	f.conn.send(http2.ClientPreface)
+	must(t, f.WriteSettings())
+	ask := func(stream uint32, path string) {
+		f.ask(stream, ":method", "GET", ":scheme", "https", ":authority", o.host(), ":path", path)
+	}
+	ask(1, "/hangs")
+	<-asked
+	clogged.Store(true)
+	ask(3, "/answers")
+	w.log.wait(t, `"url":"`+o.URL+`/answers"`) // its response is about to be sent
+
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	w.server.Shutdown(ctx)
+	if took := time.Since(began); took > 3*time.Second { // crypto/tls would wait for five
+		t.Errorf("stopping takes %v", took)
+	}
 }
 
 func TestStopDoesNotWaitForever(t *testing.T) {

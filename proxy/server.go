@@ -60,6 +60,7 @@ type Server struct {
 	// Connections that neither server looks after: tunnels in which nothing has
 	// been asked yet; tunnels that are not read, and WebSockets.
 	unread, hijacked connections
+	gathered         connections  // below the gathering ones
 	exchanges        sync.RWMutex // each holds it for reading until it is written down
 
 	connections prometheus.Gauge
@@ -97,7 +98,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	s.outer = s.newHTTPServer(s.serveOuter)
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
-	s.inner.ConnState = s.watchTrust
+	s.inner.ConnState = s.watchTunnel
 	s.entry.Store(&entry{})
 	return s
 }
@@ -174,6 +175,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, ctx.Err())
 	}
 	s.outer.Close()
+	s.gathered.closeAll() // inner would wait for each to send what its client does not read
 	s.inner.Close()
 	s.hijacked.closeAll()
 	s.settle()

@@ -60,6 +60,7 @@ type settings struct {
 	policies gate.Policies // instead of the keeper's
 
 	onTransport func(*proxy.Transport)
+	onListener  func(net.Listener) net.Listener
 }
 
 func newWorld(t *testing.T, change ...func(*settings)) *world {
@@ -103,6 +104,9 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.addr = l.Addr().String()
+	if set.onListener != nil {
+		l = set.onListener(l)
+	}
 	served := make(chan error, 1)
 	go func() { served <- w.server.Serve(l) }()
 	t.Cleanup(func() {

@@ -13,11 +13,11 @@ import (
 // asked in turn. So compiling stays linear even if thousands of agents share
 // many large sections.
 func (p *parser) compile() *File {
-	f := &File{groups: make([]Group, 0, len(p.named)), sitemaps: p.sitemaps}
+	f := &File{groups: make([]Group, 0, len(p.named)), sitemaps: slices.Clone(p.sitemaps)}
 	for _, name := range slices.Sorted(maps.Keys(p.named)) {
 		f.groups = append(f.groups, Group{name: name})
 	}
-	rules := p.takeRules(f.groups)
+	rules := p.take(f)
 
 	// All groups' indexes are in one piece of memory, of which the garbage collector
 	// makes less than of many.
@@ -77,21 +77,27 @@ func (p *parser) join(groups []Group) (joined []bool, indexes, uses int) {
 	return joined, indexes, uses
 }
 
-// takeRules gives what has been read of rules the room that it needs, with the names
-// of the groups.
-func (p *parser) takeRules(groups []Group) *rules {
+// take gives what has been read of rules the room that it needs, in one text with
+// the names of the groups and the sitemaps.
+func (p *parser) take(f *File) *rules {
 	if cap(p.rules) > len(p.rules)+len(p.rules)/8 {
 		p.rules = slices.Clone(p.rules)
 	}
-	names := len(p.text)
-	for i := range groups {
-		p.text = append(p.text, groups[i].name...)
+	others := make([]*string, 0, len(f.groups)+len(f.sitemaps))
+	for i := range f.groups {
+		others = append(others, &f.groups[i].name)
+	}
+	for i := range f.sitemaps {
+		others = append(others, &f.sitemaps[i])
+	}
+	at := len(p.text)
+	for _, s := range others {
+		p.text = append(p.text, *s...)
 	}
 	rs := &rules{string(p.text), p.rules}
-	rest := rs.text[names:]
-	for i := range groups {
-		n := len(groups[i].name)
-		groups[i].name, rest = rest[:n], rest[n:]
+	for _, s := range others {
+		*s = rs.text[at : at+len(*s)]
+		at += len(*s)
 	}
 	return rs
 }
@@ -111,9 +117,6 @@ func (f *File) conclude() {
 		}
 		f.delays = f.delays || g.StatesDelay()
 		f.size += sizeOf[rate](cap(g.rates))
-	}
-	for _, s := range f.sitemaps {
-		f.size += int64(len(s))
 	}
 }
 

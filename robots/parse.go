@@ -171,7 +171,7 @@ func (p *parser) line(number int, line string) {
 		p.rule(Rule{Allow: field == allow, Pattern: value, Line: number})
 	case sitemap:
 		if value != "" {
-			p.sitemaps = append(p.sitemaps, strings.Clone(value))
+			p.sitemaps = append(p.sitemaps, value)
 		}
 	case crawlDelay:
 		if len(p.sections) == 0 {

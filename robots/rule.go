@@ -29,10 +29,12 @@ type rule struct {
 	plain    bool // it matches all paths that begin with its text
 }
 
-// span is a piece of the text of rules.
+// span is a piece of the text of rules. An octet of a file adds at most four to that:
+// its pattern's, and %XX in the normal form. So this is enough for files of 1 GiB.
 type span struct{ at, len uint32 }
 
 // rules are those of a file, in its order, and the text that all their spans are of.
+// The file's names and sitemaps are pieces of it too.
 type rules struct {
 	text string
 	all  []rule
