@@ -27,13 +27,20 @@ func (p *packer) pack(text []byte) []byte {
 }
 
 func unpack(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
+	r, ok := unpackers.Get().(*gzip.Reader)
+	if !ok {
+		r = new(gzip.Reader)
+	}
+	defer unpackers.Put(r)
+	if err := r.Reset(bytes.NewReader(packed)); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(r)
 	return bytes.Clone(text), err // without what ReadAll holds in reserve
 }
+
+// unpackers holds readers: one takes 40 KB.
+var unpackers sync.Pool
 
 // ms is how a time is kept: Unix milliseconds, 0 for the zero time.
 func ms(t time.Time) int64 {

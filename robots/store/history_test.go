@@ -131,7 +131,7 @@ func TestOldSchemaIsMigrated(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policies.db"), database(t, string(old)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(old)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const was, is = "User-agent: *\nDisallow: /old/\n", "User-agent: *\nDisallow: /new/\n"

@@ -158,7 +158,7 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 				written++
 			}
 		}
-		if err := examine(t.Context(), s.(*sqliteStore).db.Load()); err != nil {
+		if err := examine(t.Context(), s.(*sqliteStore).db.Load().DB); err != nil {
 			t.Error(err)
 		}
 		s.Close()
@@ -191,7 +191,7 @@ func TestFullDisk(t *testing.T) {
 	for i := range last + 1 {
 		expect(t, s, childRecord("writer", i))
 	}
-	if err := examine(t.Context(), s.(*sqliteStore).db.Load()); err != nil {
+	if err := examine(t.Context(), s.(*sqliteStore).db.Load().DB); err != nil {
 		t.Error(err)
 	}
 	if aside := setAsideIn(t, dir); len(aside) > 0 {

@@ -20,7 +20,7 @@ type sqliteStore struct {
 	history time.Duration
 	log     zerolog.Logger
 	now     func() time.Time
-	db      atomic.Pointer[sql.DB]
+	db      atomic.Pointer[database]
 
 	// writing lets one goroutine write at a time: between connections SQLite
 	// would have them sleep and try again.
@@ -48,7 +48,7 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 	if err != nil {
 		return nil, fmt.Errorf("opening the store of policies: %w", err)
 	}
-	s.db.Store(db)
+	s.db.Store(&database{DB: db})
 	return s, nil
 }
 
@@ -77,15 +77,19 @@ func (s *sqliteStore) query(ctx context.Context, texts bool, where string, args 
 }
 
 // readRecords reads the records of a condition, with or without their texts.
-func readRecords(ctx context.Context, db *sql.DB, texts bool, where string, args ...any) ([]Record, error) {
+func readRecords(ctx context.Context, db *database, texts bool, where string, args ...any) ([]Record, error) {
 	text := "NULL"
 	if texts {
 		text = "gzip"
 	}
-	rows, err := db.QueryContext(ctx, `
+	query, err := db.prepare(ctx, nil, `
 SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
 	failed_since, failed_status, failures, next_try, cause
-FROM policies LEFT JOIN texts ON texts.id = text_id `+where, args...)
+FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := query.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +123,7 @@ func (s *sqliteStore) Versions(ctx context.Context, origin string) ([]Version, e
 	return versions, nil
 }
 
-func readVersions(ctx context.Context, db *sql.DB, origin string) ([]Version, error) {
+func readVersions(ctx context.Context, db *database, origin string) ([]Version, error) {
 	rows, err := db.QueryContext(ctx, `
 SELECT coalesce(sha256, ''), gzip, status, first_seen, last_seen
 FROM versions LEFT JOIN texts ON texts.id = text_id
@@ -149,19 +153,19 @@ WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
 }
 
 func (s *sqliteStore) Forget(ctx context.Context, origin string) error {
-	return s.write(ctx, func(db *sql.DB) error {
+	return s.write(ctx, func(db *database) error {
 		_, err := db.ExecContext(ctx, `DELETE FROM policies WHERE origin = ?`, origin)
 		return err
 	})
 }
 
 func (s *sqliteStore) Put(ctx context.Context, rec Record) error {
-	return s.write(ctx, func(db *sql.DB) error {
+	return s.write(ctx, func(db *database) error {
 		if err := s.putRecord(ctx, db, rec); err != nil {
 			return err
 		}
 		if s.history > 0 && s.puts%sweepEvery == 0 { // from the first on: not every process lives to see many
-			if err := sweep(ctx, db, s.now().Add(-s.history)); err != nil {
+			if err := sweep(ctx, db.DB, s.now().Add(-s.history)); err != nil {
 				s.log.Debug().Err(err).Msg("old policies could not be swept out") // the next sweep will try again
 			}
 		}
@@ -171,7 +175,7 @@ func (s *sqliteStore) Put(ctx context.Context, rec Record) error {
 }
 
 // write lets one writer at a time do this.
-func (s *sqliteStore) write(ctx context.Context, do func(*sql.DB) error) error {
+func (s *sqliteStore) write(ctx context.Context, do func(*database) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	db := s.db.Load()
@@ -182,7 +186,7 @@ func (s *sqliteStore) write(ctx context.Context, do func(*sql.DB) error) error {
 	return nil
 }
 
-func (s *sqliteStore) putRecord(ctx context.Context, db *sql.DB, rec Record) error {
+func (s *sqliteStore) putRecord(ctx context.Context, db *database, rec Record) error {
 	// Packing takes its time, so it is done before other processes have to wait.
 	textID, err := findText(ctx, db, rec.SHA256)
 	if err != nil {
@@ -199,7 +203,11 @@ func (s *sqliteStore) putRecord(ctx context.Context, db *sql.DB, rec Record) err
 	}
 	defer tx.Rollback()
 	if textID != 0 { // another process may have swept it out since
-		err := tx.QueryRowContext(ctx, `SELECT id FROM texts WHERE sha256 = ?`, rec.SHA256).Scan(&textID)
+		again, err := db.prepare(ctx, tx, `SELECT id FROM texts WHERE sha256 = ?`)
+		if err != nil {
+			return err
+		}
+		err = again.QueryRowContext(ctx, rec.SHA256).Scan(&textID)
 		if errors.Is(err, sql.ErrNoRows) {
 			packed = s.packer.pack(rec.Body)
 		} else if err != nil {
@@ -226,12 +234,16 @@ ON CONFLICT DO UPDATE SET
 	failed_since = excluded.failed_since, failed_status = excluded.failed_status,
 	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause
 WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
-	_, err = tx.ExecContext(ctx, upsert, rec.Origin, rec.Status, textID, ms(rec.FetchedAt), ms(rec.ExpiresAt),
+	put, err := db.prepare(ctx, tx, upsert)
+	if err != nil {
+		return err
+	}
+	_, err = put.ExecContext(ctx, rec.Origin, rec.Status, textID, ms(rec.FetchedAt), ms(rec.ExpiresAt),
 		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause, ms(s.now()))
 	if err != nil {
 		return err
 	}
-	if err := putVersion(ctx, tx, rec, textID, s.now()); err != nil {
+	if err := putVersion(ctx, db, tx, rec, textID, s.now()); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -239,7 +251,7 @@ WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 
 // putVersion notes that the record's last answer has been seen. With failures
 // since then it is noted too: its own record may have been overtaken.
-func putVersion(ctx context.Context, tx *sql.Tx, rec Record, textID int64, now time.Time) error {
+func putVersion(ctx context.Context, db *database, tx *sql.Tx, rec Record, textID int64, now time.Time) error {
 	if rec.Status == 0 {
 		return nil
 	}
@@ -249,22 +261,30 @@ ON CONFLICT DO UPDATE SET
 	first_seen = min(first_seen, excluded.first_seen),
 	last_seen = max(min(last_seen, ?5), excluded.last_seen)
 RETURNING first_seen = last_seen`
+	note, err := db.prepare(ctx, tx, seen)
+	if err != nil {
+		return err
+	}
 	var first bool
-	err := tx.QueryRowContext(ctx, seen, rec.Origin, textID, rec.Status, ms(rec.FetchedAt), ms(now)).Scan(&first)
+	err = note.QueryRowContext(ctx, rec.Origin, textID, rec.Status, ms(rec.FetchedAt), ms(now)).Scan(&first)
 	if err != nil || !first {
 		return err
 	}
-	return dropOldest(ctx, tx, rec.Origin)
+	return dropOldest(ctx, db, tx, rec.Origin)
 }
 
 // findText returns the id of a text; 0 if there is none that can be read, or no
 // sum to go by.
-func findText(ctx context.Context, db *sql.DB, sha256 string) (id int64, err error) {
+func findText(ctx context.Context, db *database, sha256 string) (id int64, err error) {
 	if sha256 == "" {
 		return 0, nil
 	}
+	find, err := db.prepare(ctx, nil, `SELECT id, gzip FROM texts WHERE sha256 = ?`)
+	if err != nil {
+		return 0, err
+	}
 	var packed []byte
-	err = db.QueryRowContext(ctx, `SELECT id, gzip FROM texts WHERE sha256 = ?`, sha256).Scan(&id, &packed)
+	err = find.QueryRowContext(ctx, sha256).Scan(&id, &packed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -280,7 +300,7 @@ func findText(ctx context.Context, db *sql.DB, sha256 string) (id int64, err err
 // mend looks whether an error comes of a damaged file, and if it does, goes on
 // with another: a new one, or the one that another process has begun. Not more
 // than once a minute, as it reads the whole file.
-func (s *sqliteStore) mend(ctx context.Context, broken *sql.DB, err error) {
+func (s *sqliteStore) mend(ctx context.Context, broken *database, err error) {
 	if !damaged(err) || !s.mending.TryLock() {
 		return
 	}
@@ -294,6 +314,6 @@ func (s *sqliteStore) mend(ctx context.Context, broken *sql.DB, err error) {
 		s.log.Error().Err(err).Msg("the policies on disk are damaged and no new file could be begun")
 		return
 	}
-	s.db.Store(db)
+	s.db.Store(&database{DB: db})
 	broken.Close()
 }

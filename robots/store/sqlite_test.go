@@ -121,8 +121,8 @@ func setAsideIn(t *testing.T, dir string) []string {
 	return files
 }
 
-// database is the file of another program.
-func database(t *testing.T, statements string) []byte {
+// otherDatabase is the file of another program.
+func otherDatabase(t *testing.T, statements string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "other.db")
 	db, err := sql.Open("sqlite", path)
@@ -157,12 +157,12 @@ func TestDamagedFileIsSetAside(t *testing.T) {
 		"no database":     bytes.Repeat([]byte("policies\n"), 1000),
 		"cut short":       good[:len(good)/2],
 		"a few octets":    []byte("SQLite"),
-		"another program": database(t, `CREATE TABLE houses (street TEXT)`),
-		"alike":           database(t, `CREATE TABLE policies (house TEXT)`),
-		"with a version":  database(t, `CREATE TABLE houses (street TEXT); PRAGMA user_version = 1`),
-		"a newer version": database(t, `CREATE TABLE houses (street TEXT); PRAGMA user_version = 99`),
-		"negative":        database(t, `PRAGMA user_version = -5`),
-		"ours, negative":  database(t, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -5`, applicationID)),
+		"another program": otherDatabase(t, `CREATE TABLE houses (street TEXT)`),
+		"alike":           otherDatabase(t, `CREATE TABLE policies (house TEXT)`),
+		"with a version":  otherDatabase(t, `CREATE TABLE houses (street TEXT); PRAGMA user_version = 1`),
+		"a newer version": otherDatabase(t, `CREATE TABLE houses (street TEXT); PRAGMA user_version = 99`),
+		"negative":        otherDatabase(t, `PRAGMA user_version = -5`),
+		"ours, negative":  otherDatabase(t, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -5`, applicationID)),
 		"schema gone":     append(append(bytes.Clone(good[:100]), make([]byte, 3996)...), good[4096:]...),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,10 +54,13 @@ DELETE FROM policies WHERE origin > ?1 AND (?2 IS NULL OR origin <= ?2) AND max(
 }
 
 // dropOldest takes the versions of an origin that are more than are kept.
-func dropOldest(ctx context.Context, tx *sql.Tx, origin string) error {
+func dropOldest(ctx context.Context, db *database, tx *sql.Tx, origin string) error {
+	find, err := db.prepare(ctx, tx, `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`)
+	if err != nil {
+		return err
+	}
 	var oldest int64
-	const query = `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`
-	err := tx.QueryRowContext(ctx, query, origin, maxVersions-1).Scan(&oldest)
+	err = find.QueryRowContext(ctx, origin, maxVersions-1).Scan(&oldest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

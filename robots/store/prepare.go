@@ -1,0 +1,33 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+)
+
+// database is an open file. What is asked of it all the time it prepares once: that
+// takes longer than most statements run.
+type database struct {
+	*sql.DB
+	prepared sync.Map // *sql.Stmt by its text
+}
+
+// prepare makes a statement ready to run in tx, or by itself if that is nil. There are
+// few texts; each is kept for as long as the database is open.
+func (d *database) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
+	kept, is := d.prepared.Load(text)
+	if !is {
+		stmt, err := d.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if kept, is = d.prepared.LoadOrStore(text, stmt); is {
+			stmt.Close() // another was as fast
+		}
+	}
+	if tx != nil {
+		return tx.StmtContext(ctx, kept.(*sql.Stmt)), nil
+	}
+	return kept.(*sql.Stmt), nil
+}
