@@ -19,62 +19,86 @@ func (p *parser) compile() *File {
 	}
 	rules := p.take(f)
 
-	// All groups' indexes are in one piece of memory, of which the garbage collector
-	// makes less than of many.
-	joined, count, used := p.join(f.groups)
-	indexes, uses := make([]index, 0, count), make([]*index, 0, used)
-	compiled := func(sections ...int32) *index {
-		indexes = append(indexes, newIndex(rules, p.rulesOf(sections)))
-		return &indexes[len(indexes)-1]
-	}
+	joined, room := p.join(f.groups)
 	own := make([]*index, len(p.sections))
 	for i := range f.groups {
 		g := &f.groups[i]
-		sections, first := p.named[g.name], len(uses)
+		sections, first := p.named[g.name], len(room.uses)
 		if joined[i] {
-			uses = append(uses, compiled(sections...))
+			room.uses = append(room.uses, room.index(rules, p.rulesOf(sections...)))
 		} else {
 			for _, s := range sections {
 				if own[s] == nil {
-					own[s] = compiled(s)
+					own[s] = room.index(rules, p.rulesOf(s))
 				}
-				uses = append(uses, own[s])
+				room.uses = append(room.uses, own[s])
 			}
 		}
-		g.indexes = uses[first:len(uses):len(uses)]
+		g.indexes = room.uses[first:len(room.uses):len(room.uses)]
 		p.conclude(g, sections)
 	}
 	f.conclude()
-	f.size += sizeOf[File](1) + rules.size() + sizeOf[index](cap(indexes)) + sizeOf[*index](cap(uses))
-	for i := range indexes {
-		f.size += indexes[i].size()
-	}
+	f.size += sizeOf[File](1) + rules.size() + room.size()
 	return f
 }
 
-// join says which of the groups get one index of all their sections, and counts the
-// indexes that there will be, and how often groups use one.
-func (p *parser) join(groups []Group) (joined []bool, indexes, uses int) {
+// room is where all that a file's indexes are made of has its place: each kind in one
+// piece of memory, of which the garbage collector makes less than of many.
+type room struct {
+	indexes []index
+	uses    []*index // by groups
+	plain   []prefix
+	wild    []int32
+	filed   int64 // what sets of many wild rules take besides, in octets
+}
+
+func (r *room) size() int64 {
+	return sizeOf[index](cap(r.indexes)) + sizeOf[*index](cap(r.uses)) + sizeOf[prefix](cap(r.plain)) + sizeOf[int32](cap(r.wild)) + r.filed
+}
+
+// join says which of the groups get one index of all their sections, and makes the
+// room that all indexes will need.
+func (p *parser) join(groups []Group) (joined []bool, r room) {
 	joined = make([]bool, len(groups))
 	own := make([]bool, len(p.sections))
-	room := 4 * len(p.rules)
+	indexes, uses, plain, wild := 0, 0, 0, 0
+	count := func(sections ...int32) {
+		indexes++
+		for _, s := range sections {
+			first, end := p.ruleRange(s)
+			for _, rule := range p.rules[first:end] {
+				if rule.plain {
+					plain++
+				} else {
+					wild++
+				}
+			}
+		}
+	}
+	most := 4 * len(p.rules)
 	for i := range groups {
 		sections := p.named[groups[i].name]
-		if n := p.count(sections); len(sections) > 1 && n <= room {
-			room -= n
+		if n := p.count(sections); len(sections) > 1 && n <= most {
+			most -= n
 			joined[i] = true
-			indexes, uses = indexes+1, uses+1
+			uses++
+			count(sections...)
 			continue
 		}
 		uses += len(sections)
 		for _, s := range sections {
 			if !own[s] {
 				own[s] = true
-				indexes++
+				count(s)
 			}
 		}
 	}
-	return joined, indexes, uses
+	return joined, room{
+		indexes: make([]index, 0, indexes),
+		uses:    make([]*index, 0, uses),
+		plain:   make([]prefix, 0, plain),
+		wild:    make([]int32, 0, wild),
+	}
 }
 
 // take gives what has been read of rules the room that it needs, in one text with
@@ -157,7 +181,7 @@ func (p *parser) ruleRange(section int32) (first, end int32) {
 	return p.sections[section].first, end
 }
 
-func (p *parser) rulesOf(sections []int32) []int32 {
+func (p *parser) rulesOf(sections ...int32) []int32 {
 	ids := make([]int32, 0, p.count(sections))
 	for _, s := range sections {
 		first, end := p.ruleRange(s)
@@ -166,12 +190,6 @@ func (p *parser) rulesOf(sections []int32) []int32 {
 		}
 	}
 	return ids
-}
-
-// size is that of what an index holds besides itself.
-func (x *index) size() int64 {
-	w := &x.wild
-	return sizeOf[prefix](cap(x.plain)) + sizeOf[int32](cap(w.loose)+cap(w.filed)+cap(w.starts))
 }
 
 func sizeOf[T any](n int) int64 {

@@ -23,26 +23,29 @@ type prefix struct {
 	parent int32 // the longest other entry whose text this one begins with, or -1
 }
 
-// newIndex makes an index of some of the file's rules.
-func newIndex(rules *rules, ids []int32) index {
-	x := index{rules: rules}
-	plain := make([]int32, 0, len(ids))
-	var wild []int32
+// index makes an index of some of the file's rules.
+func (r *room) index(rules *rules, ids []int32) *index {
+	r.indexes = append(r.indexes, index{rules: rules})
+	x := &r.indexes[len(r.indexes)-1]
+	plain, first := make([]int32, 0, len(ids)), len(r.wild)
 	for _, id := range ids {
-		r := &rules.all[id]
-		x.reach.add(r)
-		if r.plain {
+		rule := &rules.all[id]
+		x.reach.add(rule)
+		if rule.plain {
 			plain = append(plain, id)
 		} else {
-			wild = append(wild, id)
+			r.wild = append(r.wild, id)
 		}
 	}
-	x.plain = newPrefixes(rules, plain)
-	x.wild = newWild(rules, wild)
+	x.plain = r.prefixes(rules, plain)
+	x.wild = newWild(rules, r.wild[first:len(r.wild):len(r.wild)])
+	if w := &x.wild; w.starts != nil {
+		r.filed += sizeOf[int32](cap(w.loose) + cap(w.filed) + cap(w.starts))
+	}
 	return x
 }
 
-func newPrefixes(rules *rules, ids []int32) []prefix {
+func (r *room) prefixes(rules *rules, ids []int32) []prefix {
 	slices.SortFunc(ids, func(a, b int32) int { return strings.Compare(rules.textOf(a), rules.textOf(b)) })
 	better := func(a, b int32) int32 {
 		if rules.all[a].beats(&rules.all[b]) {
@@ -50,7 +53,7 @@ func newPrefixes(rules *rules, ids []int32) []prefix {
 		}
 		return b
 	}
-	out := make([]prefix, 0, len(ids))
+	out := r.plain[len(r.plain):]
 	for _, id := range ids {
 		p := prefix{text: rules.all[id].text, best: id, parent: int32(len(out) - 1)}
 		text := rules.cut(p.text)
@@ -68,7 +71,8 @@ func newPrefixes(rules *rules, ids []int32) []prefix {
 		}
 		out = append(out, p)
 	}
-	return out
+	r.plain = r.plain[:len(r.plain)+len(out)]
+	return out[:len(out):len(out)]
 }
 
 // match returns the better of best and the rule of the index that decides about
