@@ -128,7 +128,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 }
 
 func listen(address, flag string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+	l, err := listenConfig().Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, flag)
 	}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// vanishing is how a client that has vanished is noticed, as package net has it: after
+// so long without a word it is asked, so often, so many times.
+const (
+	vanishingIdle     = 15 * time.Second
+	vanishingInterval = 15 * time.Second
+	vanishingCount    = 9
+)
+
+// listenConfig has the system notice clients that have vanished. It says so once, of
+// the listener, whose connections on Linux are as it is: package net says it of each,
+// which takes four calls to the system.
+func listenConfig() *net.ListenConfig {
+	set := func(fd uintptr) error {
+		return errors.Join(
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, int(vanishingIdle.Seconds())),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, int(vanishingInterval.Seconds())),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, vanishingCount),
+		)
+	}
+	return &net.ListenConfig{
+		KeepAlive: -1, // leave each connection alone
+		Control: func(_, _ string, conn syscall.RawConn) error {
+			var failed error
+			if err := conn.Control(func(fd uintptr) { failed = set(fd) }); err != nil {
+				return err
+			}
+			return failed
+		},
+	}
+}
