@@ -15,9 +15,9 @@ const (
 	vanishingCount    = 9
 )
 
-// listenConfig has the system notice clients that have vanished. It says so once, of
-// the listener, whose connections on Linux are as it is: package net says it of each,
-// which takes four calls to the system.
+// listenConfig has the system notice clients that have vanished. The options are set
+// once, on the listener, from which connections have them on Linux: package net sets
+// them on each, by four calls to the system.
 func listenConfig() *net.ListenConfig {
 	set := func(fd uintptr) error {
 		return errors.Join(
@@ -28,7 +28,7 @@ func listenConfig() *net.ListenConfig {
 		)
 	}
 	return &net.ListenConfig{
-		KeepAlive: -1, // leave each connection alone
+		KeepAlive: -1, // package net sets nothing
 		Control: func(_, _ string, conn syscall.RawConn) error {
 			var failed error
 			if err := conn.Control(func(fd uintptr) { failed = set(fd) }); err != nil {

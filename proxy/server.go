@@ -60,8 +60,10 @@ type Server struct {
 	// Connections that neither server looks after: tunnels in which nothing has
 	// been asked yet; tunnels that are not read, and WebSockets.
 	unread, hijacked connections
-	gathered         connections  // below the gathering ones
-	exchanges        sync.RWMutex // each holds it for reading until it is written down
+	// Those by which the gathering ones of inner send.
+	gathered connections
+
+	exchanges sync.RWMutex // each holds it for reading until it is written down
 
 	connections prometheus.Gauge
 	open        prometheus.Gauge // tunnels that are not read

@@ -69,9 +69,9 @@ func (e *entry) judgeAnew(opts *Options, now time.Time) *Judgement {
 // the structs with their strings, and the cache's own.
 const entryOverhead = 1024
 
-// cost is twice the size of the entry: the garbage collector lets the heap grow
-// to twice what is in use before it runs, and the ceiling is on what the
-// process takes.
+// cost is twice the size of the entry: with the garbage collector's reserve, and
+// what the heap has no use for, the process grows by about as much, and the ceiling
+// is on that.
 func (e *entry) cost() int64 {
 	size := int64(entryOverhead + cap(e.rec.Body))
 	if e.file != nil {
