@@ -202,9 +202,10 @@ func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	before := heap()
+	readings := newReadings()
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_000 {
-		m.set(newEntry(someOrigin(i), manyRecord(random, i, noon), nil))
+		m.set(readings.entry(someOrigin(i), manyRecord(random, i, noon)))
 		if i%100 == 0 {
 			m.cache.Wait() // it takes no more at once
 		}

@@ -150,7 +150,7 @@ func TestJudge(t *testing.T) {
 func TestEntryIsJudgedOnce(t *testing.T) {
 	short := with(func(o *Options) { o.MaxTTL = hour })
 	long := Defaults()
-	e := newEntry(exampleOrg, answered(200), nil)
+	e := newReadings().entry(exampleOrg, answered(200))
 	var times []time.Time
 	for _, edge := range []time.Duration{0, 45 * minute, hour, 18 * hour, day} {
 		times = append(times, after(edge-1), after(edge), after(edge+1))
@@ -163,7 +163,7 @@ func TestEntryIsJudgedOnce(t *testing.T) {
 				got, want := e.judge(opts, now), opts.Judge(e.rec, now)
 				want.Policy.Origin = exampleOrg
 				if want.Policy.Outcome == Rules {
-					want.Policy.File = e.file
+					want.Policy.File = e.reading.file
 				}
 				if !reflect.DeepEqual(*got, want) {
 					t.Fatalf("at %v, after %v:\ngot  %+v\nwant %+v", now, first, *got, want)

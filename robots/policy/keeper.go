@@ -50,11 +50,12 @@ type Keeper struct {
 	random    func() float64
 	log       zerolog.Logger
 
-	memory  *memory
-	records *records
-	places  *places // for fetches
-	flights *flights
-	metrics *metrics
+	memory   *memory
+	readings *readings
+	records  *records
+	places   *places // for fetches
+	flights  *flights
+	metrics  *metrics
 }
 
 // NewKeeper returns a keeper, to be closed in the end.
@@ -84,6 +85,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
+		readings:  newReadings(),
 		records:   newRecords(s.Store, s.Log, metrics.storeErrors),
 		places:    newPlaces(s.Options.MaxFetches),
 		flights:   newFlights(),
@@ -174,7 +176,7 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error
 		if err != nil || !ok {
 			return nil, err
 		}
-		e = newEntry(origin, rec, nil)
+		e = k.readings.entry(origin, rec)
 	}
 	return k.known(e), nil
 }
@@ -274,7 +276,7 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 		return false, err
 	}
 	now := k.now()
-	e = newEntry(e.origin, k.opts().learn(e.rec, got, now, k.random()), e)
+	e = k.readings.entry(e.origin, k.opts().learn(e.rec, got, now, k.random()))
 	k.memory.set(e)
 	if shared {
 		k.records.share(ctx, e.rec) // before the lease ends
@@ -298,11 +300,11 @@ func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *entry {
 	}
 	switch {
 	case ok && (held == nil || newer(stored, held.rec, k.now())):
-		return newEntry(origin, stored, held)
+		return k.readings.entry(origin, stored)
 	case held != nil:
 		return held
 	}
-	return newEntry(origin, store.Record{Origin: name}, nil)
+	return k.readings.entry(origin, store.Record{Origin: name})
 }
 
 func (k *Keeper) logFetch(e *entry, got found) {

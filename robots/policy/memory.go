@@ -14,11 +14,11 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// An entry is a record as memory holds it, its text parsed. It does not change.
+// An entry is a record as memory holds it, its text read. It does not change.
 type entry struct {
-	origin robots.Origin
-	rec    store.Record
-	file   *robots.File // nil if the last answer was no text
+	origin  robots.Origin
+	rec     store.Record
+	reading *reading // nil if the last answer was no text
 
 	lasting atomic.Pointer[lasting] // nil: it has not been judged yet, or not for long
 }
@@ -29,16 +29,11 @@ type lasting struct {
 	opts *Options
 }
 
-// newEntry parses the record's text, unless the old entry (which may be nil)
-// holds the same.
-func newEntry(origin robots.Origin, rec store.Record, old *entry) *entry {
-	e := &entry{origin: origin, rec: rec}
-	switch {
-	case rec.SHA256 == "":
-	case old != nil && old.rec.SHA256 == rec.SHA256:
-		e.file = old.file
-	default:
-		e.file = robots.Parse(rec.Body)
+// entry makes the entry of a record.
+func (rs *readings) entry(origin robots.Origin, rec store.Record) *entry {
+	e := &entry{origin: origin, rec: rec, reading: rs.of(rec)}
+	if e.reading != nil {
+		e.rec.Body, e.rec.SHA256 = e.reading.text, e.reading.sha256
 	}
 	return e
 }
@@ -56,8 +51,8 @@ func (e *entry) judge(opts *Options, now time.Time) *Judgement {
 func (e *entry) judgeAnew(opts *Options, now time.Time) *Judgement {
 	l := &lasting{opts.Judge(e.rec, now), opts}
 	l.Policy.Origin = e.origin
-	if l.Policy.Outcome == Rules {
-		l.Policy.File = e.file
+	if l.Policy.Outcome == Rules && e.reading != nil {
+		l.Policy.File = e.reading.file
 	}
 	if !l.Until.IsZero() {
 		e.lasting.Store(l)
@@ -71,11 +66,12 @@ const entryOverhead = 1024
 
 // cost is twice the size of the entry: with the garbage collector's reserve, and
 // what the heap has no use for, the process grows by about as much, and the ceiling
-// is on that.
+// is on that. A reading counts with each entry that has it: any of them may be the
+// last to keep it.
 func (e *entry) cost() int64 {
-	size := int64(entryOverhead + cap(e.rec.Body))
-	if e.file != nil {
-		size += e.file.Size()
+	size := int64(entryOverhead)
+	if r := e.reading; r != nil {
+		size += int64(cap(r.text)) + r.file.Size()
 	}
 	return 2 * size
 }
