@@ -228,7 +228,7 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 			continue
 		}
 		two = append(two, r)
-		workers := b.site.plainClients(r, false)
+		workers := b.site.plainClients(r, clients, false)
 		l := closedLoop(ctx, workers, b.scale.each)
 		closeAll(workers)
 		if l.err != nil {
@@ -243,7 +243,7 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 		return
 	}
 	b.interleave(ctx, halfLoad, 3*b.scale.rounds, two, func(r *running) (sample, error) {
-		workers := append(b.site.plainClients(r, false), b.site.plainClients(r, false)...)
+		workers := b.site.plainClients(r, 2*clients, false)
 		defer closeAll(workers)
 		return b.observe(r, func() load { return openLoop(ctx, workers, b.scale.each, most/2) }, workers)
 	})
@@ -256,7 +256,7 @@ func (b *bench) downloads(ctx context.Context, name string, proxies []*running) 
 		return r.name == logging || name == secureDown && r.unread != ""
 	})
 	b.interleave(ctx, name, b.scale.rounds, able, func(r *running) (sample, error) {
-		c := b.site.plainClients(r, false)[0].(*client)
+		c := b.site.plainClients(r, 1, false)[0].(*client)
 		c.next = always(get("http://"+b.site.plain()+path, b.site.plain()))
 		if name == secureDown {
 			c = b.site.tunnelClient(r, clientTLS("http/1.1"), false, path)
@@ -311,13 +311,13 @@ func (b *bench) idleSample(ctx context.Context, k kind, tunnels int) (sample, er
 	}
 	defer r.stop()
 	// What the first tunnel takes, all share: certificates, connections to the origin.
-	warm := b.site.tunnelClients(r, clientTLS("http/1.1"), false)
+	warm := b.site.tunnelClients(r, clients, clientTLS("http/1.1"), false)
 	if l := closedLoop(ctx, warm, budget{requests: len(warm)}); l.err != nil {
 		return sample{}, l.err
 	}
 	closeAll(warm)
 	before := r.memory()
-	workers := make([]worker, connections)
+	workers := make([]worker, clients)
 	for i := range workers {
 		workers[i] = &opener{open: func() *client { return b.site.tunnelClient(r, clientTLS("http/1.1"), false, allowedPath) }}
 	}

@@ -6,8 +6,12 @@ import (
 	"strconv"
 )
 
-// connections are how many clients there are at once.
-const connections = 8
+// How many clients there are at once: those of one scraper, unless a case names a
+// crowd. What a request costs depends on it, and not for all proxies alike.
+const (
+	clients = 8
+	crowd   = 64
+)
 
 // benchCase is a kind of load that is told in requests.
 type benchCase struct {
@@ -21,9 +25,12 @@ type benchCase struct {
 
 const (
 	plainKept   = "HTTP, kept-alive connections"
+	plainCrowd  = "HTTP, 64 kept-alive connections"
 	plainNew    = "HTTP, a new connection each"
 	secureKept  = "HTTPS over HTTP/1.1, kept-alive tunnels"
+	secureCrowd = "HTTPS over HTTP/1.1, 64 kept-alive tunnels"
 	secureH2    = "HTTPS over HTTP/2"
+	crowdH2     = "HTTPS over HTTP/2, 64 clients"
 	tunnelNew   = "HTTPS, a new CONNECT and TLS each"
 	tunnelAgain = "HTTPS, a new CONNECT each, TLS resumed"
 	manyOrigins = "HTTP, distinct origins in turn"
@@ -31,20 +38,28 @@ const (
 
 func benchCases() []benchCase {
 	each := func(sc scale) budget { return sc.each }
+	plain := func(n int, each bool) func(*site, *running) []worker {
+		return func(s *site, r *running) []worker { return s.plainClients(r, n, each) }
+	}
+	tunnels := func(n int, each bool) func(*site, *running) []worker {
+		return func(s *site, r *running) []worker { return s.tunnelClients(r, n, clientTLS("http/1.1"), each) }
+	}
+	h2 := func(n int) func(*site, *running) []worker {
+		return func(s *site, r *running) []worker { return s.h2Clients(r, n) }
+	}
 	return []benchCase{
-		{name: plainKept, budget: each, workers: func(s *site, r *running) []worker { return s.plainClients(r, false) }},
-		{name: plainNew, budget: each, workers: func(s *site, r *running) []worker { return s.plainClients(r, true) }},
-		{name: secureKept, tls: true, budget: each, workers: func(s *site, r *running) []worker {
-			return s.tunnelClients(r, clientTLS("http/1.1"), false)
-		}},
-		{name: secureH2, tls: true, http2: true, budget: each, workers: (*site).h2Clients},
-		{name: tunnelNew, tls: true, budget: each, workers: func(s *site, r *running) []worker {
-			return s.tunnelClients(r, clientTLS("http/1.1"), true)
-		}},
+		{name: plainKept, budget: each, workers: plain(clients, false)},
+		{name: plainCrowd, budget: each, workers: plain(crowd, false)},
+		{name: plainNew, budget: each, workers: plain(clients, true)},
+		{name: secureKept, tls: true, budget: each, workers: tunnels(clients, false)},
+		{name: secureCrowd, tls: true, budget: each, workers: tunnels(crowd, false)},
+		{name: secureH2, tls: true, http2: true, budget: each, workers: h2(clients)},
+		{name: crowdH2, tls: true, http2: true, budget: each, workers: h2(crowd)},
+		{name: tunnelNew, tls: true, budget: each, workers: tunnels(clients, true)},
 		{name: tunnelAgain, tls: true, budget: each, workers: func(s *site, r *running) []worker {
 			config := clientTLS("http/1.1")
 			config.ClientSessionCache = tls.NewLRUClientSessionCache(0)
-			return s.tunnelClients(r, config, true)
+			return s.tunnelClients(r, clients, config, true)
 		}},
 		{name: manyOrigins, budget: func(sc scale) budget { return budget{requests: sc.origins} }, workers: (*site).originClients},
 	}
@@ -68,17 +83,17 @@ func (s *site) secure() string { return "localhost:" + s.ports.Secure }
 
 func always(request []byte) func() []byte { return func() []byte { return request } }
 
-func (s *site) plainClients(r *running, each bool) []worker {
+func (s *site) plainClients(r *running, n int, each bool) []worker {
 	request := get("http://"+s.plain()+allowedPath, s.plain())
-	workers := make([]worker, connections)
+	workers := make([]worker, n)
 	for i := range workers {
 		workers[i] = &client{proxy: r.address, each: each, next: always(request)}
 	}
 	return workers
 }
 
-func (s *site) tunnelClients(r *running, config *tls.Config, each bool) []worker {
-	workers := make([]worker, connections)
+func (s *site) tunnelClients(r *running, n int, config *tls.Config, each bool) []worker {
+	workers := make([]worker, n)
 	for i := range workers {
 		workers[i] = s.tunnelClient(r, config, each, allowedPath)
 	}
@@ -89,10 +104,10 @@ func (s *site) tunnelClient(r *running, config *tls.Config, each bool, path stri
 	return &client{proxy: r.address, tunnel: s.secure(), tls: config, each: each, next: always(get(path, s.secure()))}
 }
 
-// h2Clients are as many as the others, over two connections.
-func (s *site) h2Clients(r *running) []worker {
+// h2Clients share two connections.
+func (s *site) h2Clients(r *running, n int) []worker {
 	transports := []*http.Transport{newH2Transport(r.address), newH2Transport(r.address)}
-	workers := make([]worker, connections)
+	workers := make([]worker, n)
 	for i := range workers {
 		workers[i] = &h2Client{&http.Client{Transport: transports[i%len(transports)]}, "https://" + s.secure() + allowedPath}
 	}
@@ -107,7 +122,7 @@ func (s *site) originClients(r *running) []worker {
 		host := "127." + strconv.Itoa(1+n>>16) + "." + strconv.Itoa(n>>8&255) + "." + strconv.Itoa(n&255) + ":" + s.ports.Plain
 		return get("http://"+host+allowedPath, host)
 	}
-	workers := make([]worker, connections)
+	workers := make([]worker, clients)
 	for i := range workers {
 		workers[i] = &client{proxy: r.address, next: next}
 	}
