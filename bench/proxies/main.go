@@ -56,7 +56,7 @@ var roles = map[string]func(args []string) error{
 
 // scale says how much is measured.
 type scale struct {
-	rounds   int
+	rounds   int    // many short ones, so that what disturbs the machine for seconds meets all alike
 	each     budget // of a proxy in a round
 	origins  int    // in a round
 	idle     []int  // tunnels
@@ -64,8 +64,8 @@ type scale struct {
 }
 
 var (
-	full  = scale{rounds: 5, each: budget{length: 2 * time.Second}, origins: 10_000, idle: []int{1_000, 10_000}, download: 300 << 20}
-	quick = scale{rounds: 3, each: budget{length: 600 * time.Millisecond}, origins: 1_000, idle: []int{1_000}, download: 300 << 20}
+	full  = scale{rounds: 9, each: budget{length: time.Second}, origins: 5_000, idle: []int{1_000, 10_000}, download: 300 << 20}
+	quick = scale{rounds: 5, each: budget{length: 350 * time.Millisecond}, origins: 1_000, idle: []int{1_000}, download: 300 << 20}
 	smoke = scale{rounds: 1, each: budget{requests: 50}, origins: 50, idle: []int{10}, download: 1 << 20}
 )
 
