@@ -202,7 +202,7 @@ func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	before := heap()
-	readings := newReadings()
+	readings := new(readings)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_000 {
 		m.set(readings.entry(someOrigin(i), manyRecord(random, i, noon)))

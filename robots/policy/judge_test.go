@@ -150,7 +150,7 @@ func TestJudge(t *testing.T) {
 func TestEntryIsJudgedOnce(t *testing.T) {
 	short := with(func(o *Options) { o.MaxTTL = hour })
 	long := Defaults()
-	e := newReadings().entry(exampleOrg, answered(200))
+	e := new(readings).entry(exampleOrg, answered(200))
 	var times []time.Time
 	for _, edge := range []time.Duration{0, 45 * minute, hour, 18 * hour, day} {
 		times = append(times, after(edge-1), after(edge), after(edge+1))

@@ -85,7 +85,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
-		readings:  newReadings(),
+		readings:  new(readings),
 		records:   newRecords(s.Store, s.Log, metrics.storeErrors),
 		places:    newPlaces(s.Options.MaxFetches),
 		flights:   newFlights(),

@@ -29,7 +29,7 @@ type lasting struct {
 	opts *Options
 }
 
-// entry makes the entry of a record.
+// entry makes the entry of a record. It shares the text with the others that have it.
 func (rs *readings) entry(origin robots.Origin, rec store.Record) *entry {
 	e := &entry{origin: origin, rec: rec, reading: rs.of(rec)}
 	if e.reading != nil {
@@ -69,9 +69,9 @@ const entryOverhead = 1024
 // is on that. A reading counts with each entry that has it: any of them may be the
 // last to keep it.
 func (e *entry) cost() int64 {
-	size := int64(entryOverhead)
-	if r := e.reading; r != nil {
-		size += int64(cap(r.text)) + r.file.Size()
+	size := int64(entryOverhead + cap(e.rec.Body))
+	if e.reading != nil {
+		size += e.reading.file.Size()
 	}
 	return 2 * size
 }

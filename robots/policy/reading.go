@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"runtime"
 	"sync"
 	"weak"
 
@@ -13,7 +12,7 @@ import (
 // A reading is a robots.txt and what it says. It does not change.
 type reading struct {
 	text   []byte
-	sha256 string // of the text, in hex
+	sha256 string // of the text, as its record has it
 	file   *robots.File
 }
 
@@ -21,50 +20,55 @@ type reading struct {
 // in memory once. It keeps none alive: a reading goes with the last entry that has it.
 type readings struct {
 	mu   sync.Mutex
-	held map[string]weak.Pointer[reading] // by the text's SHA-256
+	held map[string]weak.Pointer[reading] // by sha256
+	room int                              // for how many, before those that have gone are swept out
 }
-
-func newReadings() *readings { return &readings{held: map[string]weak.Pointer[reading]{}} }
 
 // of returns the reading of a record's text; nil if it has none.
 func (rs *readings) of(rec store.Record) *reading {
 	if rec.SHA256 == "" {
 		return nil
 	}
-	if r := rs.find(rec); r != nil {
+	if r := rs.find(rec.SHA256); r.is(rec.Body) {
 		return r
 	}
-	r := &reading{rec.Body, rec.SHA256, robots.Parse(rec.Body)} // other texts need not wait for that
+	return rs.keep(&reading{rec.Body, rec.SHA256, robots.Parse(rec.Body)})
+}
+
+func (rs *readings) find(sha256 string) *reading {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	switch held := rs.held[rec.SHA256].Value(); {
-	case held == nil:
-		rs.held[rec.SHA256] = weak.Make(r)
-		runtime.AddCleanup(r, rs.forget, rec.SHA256)
-	case held.is(rec):
-		return held // another flight was faster
+	return rs.held[sha256].Value()
+}
+
+// keep returns r, or what was kept of the same text while r was being read.
+func (rs *readings) keep(r *reading) *reading {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	switch other := rs.held[r.sha256].Value(); {
+	case other.is(r.text):
+		return other
+	case other == nil:
+		rs.sweep()
+		rs.held[r.sha256] = weak.Make(r)
 	}
 	return r
 }
 
-func (rs *readings) find(rec store.Record) *reading {
-	rs.mu.Lock()
-	held := rs.held[rec.SHA256].Value()
-	rs.mu.Unlock()
-	if held == nil || !held.is(rec) {
-		return nil
+// sweep makes room for another one. The map is made anew: it would never shrink.
+func (rs *readings) sweep() {
+	if len(rs.held) < rs.room {
+		return
 	}
-	return held
+	live := make(map[string]weak.Pointer[reading], len(rs.held)/2)
+	for sha256, r := range rs.held {
+		if r.Value() != nil {
+			live[sha256] = r
+		}
+	}
+	rs.held, rs.room = live, max(2*len(live), 1000)
 }
 
-// is reports whether it is the record's text that was read. A store that others
-// write may say anything of one origin, but nothing of another by a wrong hash.
-func (r *reading) is(rec store.Record) bool { return bytes.Equal(r.text, rec.Body) }
-
-func (rs *readings) forget(sha256 string) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.held[sha256].Value() == nil { // else the text has been read again
-		delete(rs.held, sha256)
-	}
-}
+// is reports whether it is that text that was read; r may be nil. What others write
+// into a store may say anything of one origin, but nothing of another by its hash.
+func (r *reading) is(text []byte) bool { return r != nil && bytes.Equal(r.text, text) }
