@@ -50,7 +50,7 @@ const (
 
 // report writes all results in Markdown.
 func (b *bench) report(out io.Writer) {
-	fmt.Fprintf(out, "%s, %d cores, %s, %s. Medians of %d rounds; %d clients, or as many as is said; CPU is the proxy's own.\n",
+	fmt.Fprintf(out, "%s, %d cores, %s, %s. Medians of %d rounds, also of their ratios; %d clients, or as many as is said; CPU is the proxy's own.\n",
 		processor(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.scale.rounds, clients)
 	for _, c := range benchCases() {
 		b.reportRequests(out, c.name)
@@ -80,6 +80,20 @@ func median[T cmp.Ordered](samples []sample, read func(sample) T) T {
 	return all[len(all)/2]
 }
 
+// ratio is the middle one of what is read from samples by what is read from others,
+// round by round: what is measured within seconds meets the same machine.
+func ratio(samples, others []sample, read func(sample) time.Duration) float64 {
+	var all []float64
+	for i := range min(len(samples), len(others)) {
+		all = append(all, float64(read(samples[i]))/float64(read(others[i])))
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
 func cpuOf(s sample) time.Duration { return s.cpu }
 func p50Of(s sample) time.Duration { return s.p50 }
 func p99Of(s sample) time.Duration { return s.p99 }
@@ -102,12 +116,12 @@ func (b *bench) reportRequests(out io.Writer, name string) {
 	if len(proxies) == 0 {
 		return
 	}
-	own := median(b.results[name][ours], cpuOf)
+	own := b.results[name][ours]
 	fmt.Fprintf(out, "\n| %s | CPU a request, µs | robotsproxy's of it | requests/s | p50, µs | p99, µs |\n|---|---:|---:|---:|---:|---:|\n", name)
 	for _, proxy := range proxies {
 		s := b.results[name][proxy]
 		cpu := median(s, cpuOf)
-		fmt.Fprintf(out, "| %s | %.1f | %.2f | %.0f | %.0f | %.0f |\n", proxy, float64(cpu)/microsecond, float64(own)/float64(cpu),
+		fmt.Fprintf(out, "| %s | %.1f | %.2f | %.0f | %.0f | %.0f |\n", proxy, float64(cpu)/microsecond, ratio(own, s, cpuOf),
 			median(s, rateOf), float64(median(s, p50Of))/microsecond, float64(median(s, p99Of))/microsecond)
 	}
 }
@@ -117,12 +131,12 @@ func (b *bench) reportDownloads(out io.Writer, name string) {
 	if len(proxies) == 0 {
 		return
 	}
-	own := median(b.results[name][ours], cpuOf)
+	own := b.results[name][ours]
 	fmt.Fprintf(out, "\n| %s, %d MiB | CPU, ms | robotsproxy's of it | MB/s |\n|---|---:|---:|---:|\n", name, b.scale.download>>20)
 	for _, proxy := range proxies {
 		s := b.results[name][proxy]
 		cpu := median(s, cpuOf)
-		fmt.Fprintf(out, "| %s | %d | %.2f | %.0f |\n", proxy, cpu.Milliseconds(), float64(own)/float64(cpu), median(s, rateOf)/octetsMegabyte)
+		fmt.Fprintf(out, "| %s | %d | %.2f | %.0f |\n", proxy, cpu.Milliseconds(), ratio(own, s, cpuOf), median(s, rateOf)/octetsMegabyte)
 	}
 }
 
@@ -160,11 +174,11 @@ func (b *bench) reportGoals(out io.Writer) {
 	for _, g := range goals {
 		is, than := b.results[g.name][g.of], b.results[g.name][g.against]
 		if len(is) > 0 && len(than) > 0 {
-			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), float64(median(is, cpuOf))/float64(median(than, cpuOf)), g.most)
+			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), ratio(is, than, cpuOf), g.most)
 		}
 	}
 	if is, than := b.results[halfLoad][ours], b.results[halfLoad][floor]; len(is) > 0 && len(than) > 0 {
-		line("half load: p99, of "+floor, float64(median(is, p99Of))/float64(median(than, p99Of)), mostP99AtHalf)
+		line("half load: p99, of "+floor, ratio(is, than, p99Of), mostP99AtHalf)
 	}
 	for _, s := range b.results[afterRun][ours] {
 		line("memory after the run, MB", float64(s.memory.now)/octetsMegabyte, mostMemory/octetsMegabyte)
