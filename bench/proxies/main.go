@@ -3,8 +3,8 @@
 // itself; it takes each proxy's CPU time from the kernel, so that nobody else's
 // counts. All traffic is on loopback. From the project's folder:
 //
-//	make bench                # all of it, some eight minutes
-//	make bench QUICK=1        # two minutes, with fewer and shorter rounds
+//	make bench                # all of it, some nine minutes
+//	make bench QUICK=1        # three minutes, with fewer and shorter rounds
 //	make bench BENCH="-cases 'HTTP,' -proxies 'robotsproxy|squid'"
 package main
 
