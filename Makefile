@@ -42,7 +42,7 @@ deps:
 		echo "the tests need more than there is here; install:$$missing"; exit 1; \
 	fi
 
-# What a request costs, beside other proxies: some nine minutes, or three with
+# What a request costs, beside other proxies: some nine minutes, or two with
 # QUICK=1. BENCH is for more flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
 bench: build bench-deps
 	cd bench && go run ./proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)

@@ -4,7 +4,7 @@
 // counts. All traffic is on loopback. From the project's folder:
 //
 //	make bench                # all of it, some nine minutes
-//	make bench QUICK=1        # three minutes, with fewer and shorter rounds
+//	make bench QUICK=1        # two minutes, with fewer and shorter rounds
 //	make bench BENCH="-cases 'HTTP,' -proxies 'robotsproxy|squid'"
 package main
 
