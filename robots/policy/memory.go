@@ -18,7 +18,7 @@ import (
 type entry struct {
 	origin  robots.Origin
 	rec     store.Record
-	reading *reading // nil if the last answer was no text
+	reading *reading // nil if the last answer was no text, or is listed without it
 
 	lasting atomic.Pointer[lasting] // nil: it has not been judged yet, or not for long
 }
