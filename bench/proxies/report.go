@@ -73,11 +73,7 @@ func median[T cmp.Ordered](samples []sample, read func(sample) T) T {
 	for _, s := range samples {
 		all = append(all, read(s))
 	}
-	if len(all) == 0 {
-		return *new(T)
-	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	return middle(all)
 }
 
 // ratio is the middle one of what is read from samples by what is read from others,
@@ -87,8 +83,12 @@ func ratio(samples, others []sample, read func(sample) time.Duration) float64 {
 	for i := range min(len(samples), len(others)) {
 		all = append(all, float64(read(samples[i]))/float64(read(others[i])))
 	}
+	return middle(all)
+}
+
+func middle[T cmp.Ordered](all []T) T {
 	if len(all) == 0 {
-		return 0
+		return *new(T)
 	}
 	slices.Sort(all)
 	return all[len(all)/2]
