@@ -1,64 +1,49 @@
-# make test is the whole test command. It installs what the tests need where it
-# may (Debian, as root) and else says what is missing.
+# make test is the whole test command. It says what it needs besides Go and
+# installs that where it may (Debian, as root), and it runs all its stages,
+# whichever of them fail.
 
 # The race detector wants cgo; the program itself is built without.
 export CGO_ENABLED = 0
 
-.PHONY: build test lint unit bench-once deps bench bench-deps bench-robots bench-compare test-image test-clients
+.PHONY: build test deps lint unit unit-bench unit-configs bench-once bench bench-robots bench-compare test-image test-clients clients-deps
 
 build:
 	go build -o robotsproxy .
 
-test: deps lint unit bench-once
-
-lint:
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt would change:" $$unformatted; exit 1; fi
-	go vet -tags clients ./...
-	go tool staticcheck -tags clients ./...
-	cd bench && go vet ./...
-	cd configs && go vet ./...
-
-unit:
-	CGO_ENABLED=1 go test -race -timeout 20m ./...
-	cd bench && CGO_ENABLED=1 go test -race -timeout 5m ./...
-	cd configs && go test -timeout 10m ./...
-
-# Each benchmark once, so that none rots.
-bench-once:
-	go test -run '^$$' -bench . -benchtime 1x -timeout 5m ./...
-	cd bench && go test -run '^$$' -bench . -benchtime 1x -timeout 5m ./...
-
-# command:package, as Debian names them; a file may stand for a command
-NEEDS = gcc:gcc gcc:libc6-dev curl:curl scrapy:python3-scrapy openssl:openssl vsftpd:vsftpd redis-server:redis-server chromium:chromium systemd-analyze:systemd promtool:prometheus
+test: deps
+	@.ci/test
 
 deps:
-	@missing=; for need in $(NEEDS); do \
-		command -v $${need%%:*} >/dev/null || [ -e $${need%%:*} ] || missing="$$missing $${need##*:}"; \
-	done; \
-	[ -z "$$missing" ] && exit 0; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; \
-	else \
-		echo "the tests need more than there is here; install:$$missing"; exit 1; \
-	fi
+	@.ci/deps test
+
+# The stages. A limit of go test is there to end what hangs.
+
+lint:
+	@failed=; \
+	unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt would change:" $$unformatted; failed=1; }; \
+	for module in . bench configs; do (set -x; cd $$module && go vet -tags clients ./...) || failed=1; done; \
+	(set -x; go tool staticcheck -tags clients ./...) || failed=1; \
+	[ -z "$$failed" ]
+
+unit:
+	CGO_ENABLED=1 go test -race -timeout 90m ./...
+
+unit-bench:
+	cd bench && CGO_ENABLED=1 go test -race -timeout 30m ./...
+
+unit-configs:
+	cd configs && go test -timeout 30m ./...
+
+bench-once:
+	@failed=; \
+	for module in . bench; do (set -x; cd $$module && go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...) || failed=1; done; \
+	[ -z "$$failed" ]
 
 # What a request costs, beside other proxies: some nine minutes, or two with
 # QUICK=1. BENCH is for more flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
-bench: build bench-deps
+bench: build
+	@.ci/deps bench
 	cd bench && go run ./proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)
-
-# The other proxies. What cannot be installed is left out, and the tables say so.
-NEEDS_BENCH = squid:squid-openssl tinyproxy:tinyproxy mitmdump:mitmproxy
-
-bench-deps:
-	@missing=; for need in $(NEEDS_BENCH); do \
-		command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
-	done; \
-	[ -z "$$missing" ] && exit 0; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update; \
-		for package in $$missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$package; done; \
-	fi; true
 
 # How fast robots.txt is read and matched, beside another library.
 bench-robots:
@@ -73,17 +58,14 @@ test-image:
 	.ci/test-image
 
 # Runs every client of the README's table through robotsproxy run.
-test-clients: NEEDS = $(CLIENTS)
-test-clients: deps .clients/installed
+test-clients: clients-deps .clients/installed
 	go test -count=1 -tags clients -run '^TestEveryClient' -timeout 10m .
 
-PYTHON = /usr/lib/python3/dist-packages
-CLIENTS = curl:curl wget:wget git:git scrapy:python3-scrapy ruby:ruby php:php-cli /usr/lib/php/*/curl.so:php-curl \
-	$(PYTHON)/requests:python3-requests $(PYTHON)/httpx:python3-httpx $(PYTHON)/aiohttp:python3-aiohttp \
-	node:nodejs npm:npm javac:default-jdk-headless chromium:chromium certutil:libnss3-tools
+clients-deps:
+	@.ci/deps test-clients
 
 # What comes from npm, in a folder that git ignores.
-.clients/installed: testdata/clients/package.json | deps
+.clients/installed: testdata/clients/package.json | clients-deps
 	mkdir -p .clients
 	cp $< .clients
 	npm install --prefix .clients --no-package-lock --ignore-scripts=false --no-audit --no-fund
