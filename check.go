@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -72,7 +72,7 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	for _, url := range urls {
 		target, err := robots.ParseTarget(url)
 		if err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %v\n", url, err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %s\n", printable.Line(url), printable.Line(err.Error()))
 			code = exitUsage
 			continue
 		}
@@ -158,9 +158,7 @@ func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
 
 func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	if flags.json {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(v)
+		return printJSON(w, v)
 	}
 	if flags.robots != "" {
 		v.RobotsURL = flags.robots
@@ -168,7 +166,16 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 			v.RobotsURL = "standard input"
 		}
 	}
-	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, v.Agent, v.Why())
+	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, printable.Line(v.Agent), printable.Line(v.Why()))
+	return err
+}
+
+// printJSON prints v as one line of JSON that a terminal may show.
+func printJSON(w io.Writer, v any) error {
+	text, err := printable.Marshal(v)
+	if err == nil {
+		_, err = w.Write(text)
+	}
 	return err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/printable"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 )
@@ -48,9 +48,7 @@ history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 			return fmt.Errorf("%[1]s has given no robots.txt yet; robotsproxy check %[1]s/ fetches it, --data-dir names the policies of another robotsproxy", history.Origin)
 		}
 		if *asJSON {
-			encoder := json.NewEncoder(cmd.OutOrStdout())
-			encoder.SetEscapeHTML(false)
-			return encoder.Encode(history)
+			return printJSON(cmd.OutOrStdout(), history)
 		}
 		return printHistory(cmd.OutOrStdout(), history)
 	})
@@ -85,28 +83,10 @@ func printHistory(w io.Writer, h policy.History) error {
 			sum = "no robots.txt"
 		}
 		_, err := fmt.Fprintf(w, "\nseen %s to %s  status %d  %s\n%s",
-			v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339), v.Status, sum, printable(content))
+			v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339), v.Status, sum, printable.Text(content))
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// printable shows control characters as pictures, so that no site can write to
-// a terminal what it likes.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case r < ' ':
-			return '␀' + r
-		case r == 0x7F:
-			return '␡'
-		case r >= 0x80 && r < 0xA0:
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
 }

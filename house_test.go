@@ -20,8 +20,8 @@ import (
 // room "", may import them all.
 var rooms = map[string][]string{
 	"config":         {"certs", "proxy", "proxy/admin", "proxy/gate", "proxy/identity", "proxy/pace", "robots/policy", "robots/store"},
-	"proxy":          {"certs", "proxy/gate", "proxy/identity", "robots"},
-	"proxy/admin":    {"proxy/gate", "robots", "robots/policy", "robots/store"},
+	"proxy":          {"certs", "internal/printable", "proxy/gate", "proxy/identity", "robots"},
+	"proxy/admin":    {"internal/printable", "proxy/gate", "robots", "robots/policy", "robots/store"},
 	"proxy/gate":     {"proxy/identity", "proxy/pace", "robots", "robots/policy"},
 	"proxy/identity": {},
 	"proxy/pace":     {},
@@ -29,6 +29,8 @@ var rooms = map[string][]string{
 	"robots/store":   {},
 	"robots":         {},
 	"certs":          {},
+
+	"internal/printable": {},
 }
 
 // roomFor says which rooms alone may import a library.

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/printable"
 )
 
 // openLog makes the log that opts describe, with stderr where they name no
@@ -23,8 +24,12 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, io.Closer, erro
 		}
 		out, closer, terminal = f, f, isTerminal(f.file)
 	}
+	out = printableWriter{zerolog.MultiLevelWriter(out)}
 	if opts.Format == "console" || opts.Format == "auto" && terminal {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
+		out = zerolog.ConsoleWriter{
+			Out: out, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
+			FormatPrepare: showMessage,
+		}
 	}
 	level, err := zerolog.ParseLevel(string(opts.Level))
 	if err != nil {
@@ -37,6 +42,25 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, io.Closer, erro
 	log.SetOutput(debugWriter{l})
 	return l, closer, nil
 }
+
+// showMessage makes the message of a line safe for a terminal. The console format
+// quotes the control characters of every other field.
+func showMessage(line map[string]any) error {
+	if message, ok := line[zerolog.MessageFieldName].(string); ok {
+		line[zerolog.MessageFieldName] = printable.Line(message)
+	}
+	return nil
+}
+
+// printableWriter escapes what JSON and the console format let through.
+type printableWriter struct{ out zerolog.LevelWriter }
+
+func (w printableWriter) WriteLevel(level zerolog.Level, line []byte) (int, error) {
+	_, err := w.out.WriteLevel(level, printable.JSON(line))
+	return len(line), err
+}
+
+func (w printableWriter) Write(line []byte) (int, error) { return w.WriteLevel(zerolog.NoLevel, line) }
 
 // debugWriter takes lines of another logger.
 type debugWriter struct{ log zerolog.Logger }

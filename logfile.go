@@ -29,9 +29,10 @@ const (
 	mostWaiting = 32 << 10              // octets
 )
 
-// openLogFile opens a file to append to. The caller closes it when all has been logged.
+// openLogFile opens a file to append to. One that it makes is for its owner alone: it
+// says who asked for what. The caller closes it when all has been logged.
 func openLogFile(name string) (*logFile, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log: %w; name another file with --log-file", err)
 	}

@@ -85,3 +85,21 @@ func TestLogFileInNeed(t *testing.T) {
 		}
 	})
 }
+
+// A new log is for its owner alone; one that is there keeps its mode.
+func TestLogFileMode(t *testing.T) {
+	folder := t.TempDir()
+	there := filepath.Join(folder, "there")
+	must(t, os.WriteFile(there, nil, 0o640))
+	must(t, os.Chmod(there, 0o640))
+	for name, want := range map[string]os.FileMode{filepath.Join(folder, "new"): 0o600, there: 0o640} {
+		l, err := openLogFile(name)
+		must(t, err)
+		must(t, l.Close())
+		info, err := os.Stat(name)
+		must(t, err)
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", name, got, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/printable"
 )
 
 func main() {
@@ -93,7 +94,7 @@ with the rule that refuses it.`,
 		return e.code
 	}
 	// What is left are cobra's own errors: unknown commands, flags, arguments.
-	fmt.Fprintf(stderr, "robotsproxy: %v\nTry: %s --help\n", err, cmd.CommandPath())
+	fmt.Fprintf(stderr, "robotsproxy: %s\nTry: %s --help\n", printable.Text(err.Error()), cmd.CommandPath())
 	return exitUsage
 }
 
@@ -102,9 +103,9 @@ func tell(stderr io.Writer, err error) {
 	var bad config.Errors
 	switch {
 	case errors.As(err, &bad):
-		fmt.Fprintln(stderr, bad)
+		fmt.Fprintln(stderr, printable.Text(bad.Error()))
 	case err != nil:
-		fmt.Fprintf(stderr, "robotsproxy: %v\n", err)
+		fmt.Fprintf(stderr, "robotsproxy: %s\n", printable.Text(err.Error()))
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 )
 
@@ -111,8 +111,7 @@ func (t *tally) print(w io.Writer, exempt, distrusted []string) {
 		if !c.refuse {
 			verb = "reported"
 		}
-		why := strconv.Quote(c.why) // sites write it, and a terminal obeys what it is sent
-		fmt.Fprintf(w, "robotsproxy: %7d %s  %s  %s\n", t.causes[c], verb, c.origin, why[1:len(why)-1])
+		fmt.Fprintf(w, "robotsproxy: %7d %s  %s  %s\n", t.causes[c], verb, c.origin, printable.Line(c.why))
 	}
 	if t.others > 0 {
 		fmt.Fprintf(w, "robotsproxy: %7d more, of other sites\n", t.others)

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"text/template"
+
+	"robotsproxy/internal/printable"
+	"robotsproxy/robots"
 )
 
 // newHome is what the proxy shows to a client that takes it for a web server: how
@@ -28,10 +31,11 @@ func (s *Server) newHome() http.Handler {
 
 func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
 	identity, tokens := s.gate.Identify(askerOf(r))
+	address := addressFor(r)
 	view := struct {
 		Name, Address, Identity, Tokens, UserAgent string
 		Clients                                    []setup
-	}{s.opts.Name, r.Host, identity, strings.Join(tokens, ", "), r.UserAgent(), setups(r.Host)}
+	}{s.opts.Name, address, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), setups(address)}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Security-Policy", pagePolicy)
@@ -42,6 +46,21 @@ func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	homeText.Execute(w, view)
+}
+
+// addressFor is the address of the proxy that its page shows: the one by which the
+// client has reached it. A Host that is no plain host and port could be a command of
+// a shell; then it is the address that the connection has come to.
+func addressFor(r *http.Request) (address string) {
+	if origin, err := robots.ParseOrigin("http://" + r.Host); err == nil {
+		return net.JoinHostPort(origin.Host, origin.Port)
+	}
+	return localAddress(r)
+}
+
+// localAddress is the proxy's own address, as the connection of r has come to it.
+func localAddress(r *http.Request) string {
+	return r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
 }
 
 // setup is what a client needs to go through the proxy with its ca.pem beside it.

@@ -3,11 +3,11 @@ package proxy
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 )
 
@@ -34,16 +34,14 @@ type problem struct {
 
 // render writes an answer.
 func (a *answer) render(name string, f format) (contentType string, body []byte) {
-	var b bytes.Buffer
 	title := http.StatusText(a.status)
-	v := view{name, a.status, title, a.details, a.facts(), a.advice}
-	switch f {
-	case asProblem:
-		encoder := json.NewEncoder(&b)
-		encoder.SetEscapeHTML(false)
-		encoder.Encode(problem{"about:blank", title, a.status, a.details, a.verdict})
-		return "application/problem+json", b.Bytes()
-	case asHTML:
+	if f == asProblem {
+		body, _ = printable.Marshal(problem{"about:blank", title, a.status, a.details, a.verdict})
+		return "application/problem+json", body
+	}
+	var b bytes.Buffer
+	v := view{name, a.status, title, printable.Line(a.details), a.facts(), a.advice}
+	if f == asHTML {
 		answerPage.Execute(&b, v)
 		return "text/html; charset=utf-8", b.Bytes()
 	}
@@ -71,6 +69,9 @@ func (a *answer) facts() []fact {
 	}
 	if v.Rule != "" {
 		facts = append(facts, fact{fmt.Sprintf("Line %d", v.Line), v.Rule})
+	}
+	for i := range facts {
+		facts[i].Value = printable.Line(facts[i].Value)
 	}
 	return facts
 }

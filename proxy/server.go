@@ -220,7 +220,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 			status:  http.StatusProxyAuthRequired,
 			kind:    "http_request_denied",
 			details: "this proxy wants a user and a password that it knows",
-			advice:  "Name it as http://USER:PASSWORD@" + r.Context().Value(http.LocalAddrContextKey).(net.Addr).String() + " in the client.",
+			advice:  "Name it as http://USER:PASSWORD@" + localAddress(r) + " in the client.",
 			header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
 		})
 	case r.Method == http.MethodConnect:

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -335,7 +335,6 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.Encode(body) // the client has left if this fails
+	text, _ := printable.Marshal(body)
+	w.Write(text) // the client has left if this fails
 }

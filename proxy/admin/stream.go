@@ -2,13 +2,13 @@ package admin
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 )
 
@@ -97,14 +97,11 @@ func (s *eventStream) take() (more bool) {
 	if missed > 0 {
 		fmt.Fprintf(&s.text, "event: dropped\nid: %s\ndata: {\"dropped\":%d}\n\n", s.eventID(s.at), missed)
 	}
-	encoder := json.NewEncoder(&s.text)
-	encoder.SetEscapeHTML(false)
 	for i := range s.buf[:n] {
 		s.at++
 		if d := &s.buf[i]; s.filter.holds(d) {
-			fmt.Fprintf(&s.text, "id: %s\ndata: ", s.eventID(s.at))
-			encoder.Encode(d) // ends its line
-			s.text.WriteByte('\n')
+			line, _ := printable.Marshal(d)
+			fmt.Fprintf(&s.text, "id: %s\ndata: %s\n", s.eventID(s.at), line)
 		}
 	}
 	return n == len(s.buf)
