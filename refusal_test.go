@@ -250,3 +250,23 @@ func (w *world) browse(url string, args ...string) string {
 	}
 	return page.String()
 }
+
+// TestWildcardsThatTakeTooLong has a site whose robots.txt is all wildcards, and a bot
+// that asks it for a long URL.
+func TestWildcardsThatTakeTooLong(t *testing.T) {
+	w := start(t)
+	site := newOrigin(t, "http", says("User-agent: *\n"+strings.Repeat("Disallow: /*aaa*b\n", 25000)), nil)
+	long := "/" + strings.Repeat("a", 60000)
+	if answer := w.curl("-A", refusedAgent, site.URL+"/a"); answer.status != 200 {
+		t.Errorf("a short URL got %d: %s", answer.status, answer.body)
+	}
+	answer := w.curl("-A", refusedAgent, site.URL+long)
+	if answer.status != 403 || !strings.Contains(answer.body, "would take too long") {
+		t.Errorf("a long URL got %d: %.300s", answer.status, answer.body)
+	}
+	w.decision(site.URL+long).want(t, "verdict", "disallowed", "reason", "too_costly", "status", 403)
+	w.wantMetric(`robotsproxy_requests_total{identity="default",reason="too_costly",verdict="disallowed"}`, "1")
+	if got := site.pages(); len(got) != 1 {
+		t.Errorf("the site was asked for %.100q", got)
+	}
+}

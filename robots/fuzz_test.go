@@ -82,6 +82,9 @@ func checkAgainst(t *testing.T, file *File, reference *referenceFile, name, path
 		return
 	}
 	got, matches := group.Match(path)
+	if matches && got == (Rule{}) && group.Extent() != Everything {
+		return // the search gave up
+	}
 	if matches != (want != nil) || matches && got != *want {
 		t.Fatalf("%q at %q: %+v (%v), the reference says %+v", name, path, got, matches, want)
 	}

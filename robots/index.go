@@ -75,26 +75,27 @@ func (r *room) prefixes(rules *rules, ids []int32) []prefix {
 	return out[:len(out):len(out)]
 }
 
-// match returns the better of best and the rule of the index that decides about
-// a path in normal form.
-func (x *index) match(path string, best *rule) *rule {
-	if r := x.matchPlain(path); r != nil && r.beats(best) {
-		best = r
+// match looks for the rule of the index that decides.
+func (x *index) match(s *search) {
+	s.spend(indexEffort)
+	if r := x.matchPlain(s); r != nil && r.beats(s.best) {
+		s.best = r
 	}
-	return x.wild.match(x.rules, path, best)
+	x.wild.match(s, x.rules)
 }
 
-func (x *index) matchPlain(path string) *rule {
+func (x *index) matchPlain(s *search) *rule {
 	// All texts that the path begins with are the greatest text that isn't
 	// greater than the path, or begin that text.
-	after, _ := slices.BinarySearchFunc(x.plain, path, func(p prefix, path string) int {
+	after, _ := slices.BinarySearchFunc(x.plain, s.path, func(p prefix, path string) int {
 		return cmp.Or(strings.Compare(x.rules.cut(p.text), path), -1) // an equal text comes before
 	})
 	if after == 0 {
 		return nil
 	}
 	p := &x.plain[after-1]
-	common := uint32(commonPrefix(x.rules.cut(p.text), path))
+	common := uint32(commonPrefix(x.rules.cut(p.text), s.path))
+	s.spend(int(common))
 	for p.text.len > common {
 		if p.parent < 0 {
 			return nil

@@ -108,19 +108,34 @@ func (g *Group) Extent() Extent { return g.extent }
 // of several such the first in the file (RFC 9309 2.2.2). Where no rule matches
 // it returns false, which means that the path is allowed. It allocates nothing.
 //
+// What it may cost is bounded: where file and path would take more than a few
+// milliseconds it gives up and returns the zero Rule, a Disallow on no line, and
+// true. Of a group that disallows nothing it then returns a rule that matches, not
+// always the longest.
+//
 // That /robots.txt itself is always allowed is the caller's to say.
 func (g *Group) Match(path string) (Rule, bool) {
-	var best *rule
+	s := search{left: maxEffort}
 	withNormal(path, func(normal string) {
-		for _, x := range g.indexes {
-			best = x.match(normal, best)
-		}
+		s.path = normal
+		g.search(&s)
 	})
-	if best == nil {
+	if s.over() && g.extent != Everything {
+		return Rule{}, true
+	}
+	if s.best == nil {
 		return Rule{}, false
 	}
-	pattern := g.indexes[0].rules.cut(best.pattern)
-	return Rule{Allow: best.allow, Pattern: pattern, Line: int(best.line)}, true
+	pattern := g.indexes[0].rules.cut(s.best.pattern)
+	return Rule{Allow: s.best.allow, Pattern: pattern, Line: int(s.best.line)}, true
+}
+
+func (g *Group) search(s *search) {
+	for _, x := range g.indexes {
+		if x.match(s); s.over() {
+			return
+		}
+	}
 }
 
 // Blank is the group's rule with an empty value, an Allow before a Disallow, the

@@ -95,28 +95,3 @@ func (r *rule) beats(other *rule) bool {
 	}
 	return r.line < other.line
 }
-
-// match reports whether the rule, of that text, matches a path in normal form. It
-// looks for each literal piece once, from where the one before ended: for "*" the
-// first place is as good as any, so there is nothing to go back to.
-func (r *rule) match(text, path string) bool {
-	piece, rest, more := strings.Cut(text, "*")
-	if !strings.HasPrefix(path, piece) {
-		return false
-	}
-	if !more {
-		return !r.anchored || len(path) == len(piece)
-	}
-	path = path[len(piece):]
-	for {
-		piece, rest, more = strings.Cut(rest, "*")
-		if !more && r.anchored {
-			return strings.HasSuffix(path, piece)
-		}
-		i := strings.Index(path, piece)
-		if i < 0 || !more {
-			return i >= 0
-		}
-		path = path[i+len(piece):]
-	}
-}

@@ -93,17 +93,17 @@ func drawerOf(gram string, shift int) uint32 {
 
 func drawerShift(drawers int) int { return 33 - bits.Len(uint(drawers)) }
 
-// match returns the better of best and the rule of the set that decides about a
-// path in normal form.
-func (w *wild) match(rules *rules, path string, best *rule) *rule {
-	best = firstMatch(rules, w.loose, path, best)
-	if w.starts == nil {
-		return best
+// match looks for the rule of the set that decides.
+func (w *wild) match(s *search, rules *rules) {
+	s.try(rules, w.loose)
+	if w.starts != nil {
+		w.matchFiled(s, rules)
 	}
-	return w.matchFiled(rules, path, best)
 }
 
-func (w *wild) matchFiled(rules *rules, path string, best *rule) *rule {
+func (w *wild) matchFiled(s *search, rules *rules) {
+	path := s.path
+	s.spend(gramEffort * len(path))
 	shift := drawerShift(len(w.starts) - 1)
 	var seen [maxDrawers / 64]uint64
 	for i := gramLen; i <= len(path); i++ {
@@ -113,22 +113,8 @@ func (w *wild) matchFiled(rules *rules, path string, best *rule) *rule {
 			continue
 		}
 		seen[d/64] |= 1 << (d % 64)
-		best = firstMatch(rules, w.filed[start:end], path, best)
-	}
-	return best
-}
-
-// firstMatch returns the first of the rules, heaviest first, that matches, if it
-// beats best.
-func firstMatch(rules *rules, ids []int32, path string, best *rule) *rule {
-	for _, id := range ids {
-		r := &rules.all[id]
-		if !r.beats(best) {
-			break
-		}
-		if r.match(rules.cut(r.text), path) {
-			return r
+		if s.try(rules, w.filed[start:end]); s.over() {
+			return
 		}
 	}
-	return best
 }

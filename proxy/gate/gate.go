@@ -202,6 +202,8 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 		rule, _ = group.Blank()
 	case rule.Allow:
 		v.Judgment, v.Reason = Allowed, ByRule
+	case rule.Line == 0:
+		v.Reason = TooCostly
 	default:
 		v.Reason = ByRule
 	}

@@ -245,6 +245,7 @@ robotsproxy_requests_total{identity="default",reason="status",verdict="allowed"}
 robotsproxy_requests_total{identity="default",reason="status",verdict="disallowed"} 0
 robotsproxy_requests_total{identity="default",reason="tunnel",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="tunnel",verdict="disallowed"} 0
+robotsproxy_requests_total{identity="default",reason="too_costly",verdict="disallowed"} 0
 robotsproxy_requests_total{identity="default",reason="unavailable",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="unreachable",verdict="disallowed"} 0
 robotsproxy_requests_total{identity="default",reason="unreachable_expired",verdict="allowed"} 0

@@ -81,6 +81,8 @@ func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
 	case o.file != nil:
 		v.match(o.file, tokens, target.Path)
 	}
-	v.Reason = Overridden
+	if v.Reason != TooCostly {
+		v.Reason = Overridden
+	}
 	v.RobotsURL = ""
 }

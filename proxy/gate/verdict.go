@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -63,6 +64,7 @@ const (
 	ByRule             Reason = "rule"                // a rule decided
 	NoRule             Reason = "no_rule"             // a group rules the agent, none of its rules matches
 	NoGroup            Reason = "no_group"            // no group for the agent, nor for everyone
+	TooCostly          Reason = "too_costly"          // to find the rule that decides would take too long
 	RobotsTxt          Reason = "robots_txt"          // the URL is /robots.txt itself
 	Unavailable        Reason = "unavailable"         // there is no robots.txt
 	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
@@ -78,6 +80,7 @@ var judgments = map[Reason][]Judgment{
 	ByRule:             {Allowed, Disallowed},
 	NoRule:             {Allowed},
 	NoGroup:            {Allowed},
+	TooCostly:          {Disallowed},
 	RobotsTxt:          {Allowed},
 	Unavailable:        {Allowed},
 	Unreachable:        {Disallowed},
@@ -106,6 +109,8 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("no rule of the group of %s in %s matches", v.Group, v.RobotsURL)
 	case NoGroup:
 		return fmt.Sprintf("%s has no group for %s", v.RobotsURL, v.Agent)
+	case TooCostly:
+		return fmt.Sprintf("to match this URL with the many wildcards of %s, in the group of %s, would take too long, so it is disallowed; a shorter URL takes less", cmp.Or(v.RobotsURL, v.source), v.Group)
 	case RobotsTxt:
 		return "robots.txt itself may always be fetched"
 	case Unavailable:
