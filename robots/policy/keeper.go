@@ -86,7 +86,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		log:       s.Log,
 		memory:    m,
 		readings:  new(readings),
-		records:   newRecords(s.Store, s.Log, metrics.storeErrors),
+		records:   newRecords(s.Store, s.Log, metrics),
 		places:    newPlaces(s.Options.MaxFetches),
 		flights:   newFlights(),
 		metrics:   metrics,
@@ -258,6 +258,9 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 		return false, err
 	}
 	defer k.places.leave()
+	if err := k.records.room(ctx, f.unwanted, e.rec.Origin); err != nil {
+		return false, err
+	}
 	release, shared := k.lease(ctx, e.origin)
 	switch {
 	case release != nil:

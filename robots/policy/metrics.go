@@ -12,6 +12,7 @@ type metrics struct {
 	duration                         prometheus.Histogram
 	fromMemory, fromStore, fromFetch prometheus.Counter
 	storeErrors                      *prometheus.CounterVec
+	lost                             prometheus.Counter
 }
 
 // newMetrics registers the metrics with to, unless that is nil.
@@ -37,6 +38,10 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 			Name: "robotsproxy_store_errors_total",
 			Help: "What the store of policies could not do, by operation.",
 		}, []string{"operation"}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "robotsproxy_store_lost_total",
+			Help: "Policies that were given up before the store had them, as it failed.",
+		}),
 	}
 	for _, op := range operations {
 		m.storeErrors.WithLabelValues(string(op))
@@ -51,7 +56,7 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 		Name: "robotsproxy_policies",
 		Help: "Policies held in memory.",
 	}, func() float64 { return float64(held()) })
-	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies), to.Register(m.storeErrors))
+	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies), to.Register(m.storeErrors), to.Register(m.lost))
 }
 
 func (m *metrics) fetched(got found) {

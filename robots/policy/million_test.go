@@ -2,8 +2,10 @@ package policy
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,11 +42,7 @@ func TestMillionOrigins(t *testing.T) {
 	defer s.Close()
 	random := rand.New(rand.NewPCG(1, 2))
 	begun := time.Now()
-	for i := range origins {
-		if err := s.Put(t.Context(), manyRecord(random, i, begun)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fill(t, s, random, origins)
 	t.Logf("Put: %v each", time.Since(begun)/time.Duration(origins))
 	info, err := os.Stat(filepath.Join(dir, "policies.db"))
 	if err != nil {
@@ -86,6 +85,93 @@ func TestMillionOrigins(t *testing.T) {
 	}))
 	t.Logf("memory: %d MiB before the keeper, %d MiB at most with cache.memory %d MiB; %d policies held",
 		before>>20, most>>20, ceiling>>20, k.memory.count.Load())
+}
+
+// TestNewOriginsAreKept asks for 20,000 origins that nobody has asked for yet, at a
+// rate that one machine sees, and counts those that are not on disk after an orderly
+// end: first in a new database, then in one that has a million origins.
+func TestNewOriginsAreKept(t *testing.T) {
+	known, err := strconv.Atoi(os.Getenv("ROBOTSPROXY_ORIGINS"))
+	if err != nil {
+		t.Skip("it takes minutes: set ROBOTSPROXY_ORIGINS to 1000000 to ask for new ones beside that many")
+	}
+	for _, test := range []struct{ known, rate int }{{0, 1900}, {known, 1300}} {
+		t.Run(fmt.Sprintf("%d known, %d new a second", test.known, test.rate), func(t *testing.T) {
+			s, err := store.Open(t.Context(), store.Defaults(), t.TempDir(), 0, zerolog.Nop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			fill(t, s, rand.New(rand.NewPCG(1, 2)), test.known)
+			askNewOrigins(t, s, test.known, test.rate)
+		})
+	}
+}
+
+func askNewOrigins(t *testing.T, s store.Store, known, rate int) {
+	k, err := NewKeeper(Setup{
+		Options: Defaults(), Memory: 64 << 20, Store: s, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel),
+		Transport: everySite{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const asked = 20_000
+	begun := time.Now()
+	var all sync.WaitGroup
+	for i := range asked {
+		time.Sleep(time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+		all.Go(func() {
+			if p, err := k.Policy(t.Context(), manyOrigin(known+i), Sender{}); err != nil || p.Outcome != Rules {
+				t.Errorf("got %+v, %v", p, err)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(begun)
+	begun = time.Now()
+	k.Close()
+	ended := time.Since(begun)
+	lost := 0
+	for i := range asked {
+		if _, ok, err := s.Get(t.Context(), manyOrigin(known+i).String()); !ok || err != nil {
+			lost++
+		}
+	}
+	t.Logf("%.0f a second were fetched, the end took %v; %d of %d (%.1f %%) are not on disk",
+		asked/took.Seconds(), ended.Round(time.Millisecond), lost, asked, 100*float64(lost)/asked)
+	if lost > 0 {
+		t.Error("what was fetched is lost")
+	}
+}
+
+// everySite has a text of its own for each origin.
+type everySite struct{}
+
+func (everySite) RoundTrip(req *http.Request) (*http.Response, error) {
+	sum := sha256.Sum256([]byte(req.URL.Host))
+	text := manyText(rand.New(rand.NewPCG(7, binary.NativeEndian.Uint64(sum[:]))))
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{}, Request: req,
+		Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)),
+	}, nil
+}
+
+// fill puts so many origins into a store.
+func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
+	t.Helper()
+	now := time.Now()
+	recs := make([]store.Record, 0, writeBatch)
+	for i := range origins {
+		recs = append(recs, manyRecord(random, i, now))
+		if len(recs) < cap(recs) && i+1 < origins {
+			continue
+		}
+		if err := s.Put(t.Context(), recs...); err != nil {
+			t.Fatal(err)
+		}
+		recs = recs[:0]
+	}
 }
 
 // refused is a transport for those who need none.

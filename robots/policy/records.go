@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -14,22 +16,45 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// rest is how long a store that could not be written to is left alone, and how
-// long at most one that does not answer holds up the end.
+// rest is how long a store that could not be written to is left alone, how long
+// a write may take before the store counts as failing, and how long at most the
+// end waits for the store.
 const rest = 5 * time.Second
 
-// records is the store as a keeper uses it: one that may fail or be slow.
-// What is put is written in its own time, and found from the first moment.
+// writeBatch is how many records are written at once: one transaction in SQLite.
+const writeBatch = 128
+
+// What may wait to be written before fetches wait too: few enough records that the end
+// writes them in time, and few enough bytes to keep them in memory while the store
+// fails.
+const (
+	maxPending      = 1024
+	maxPendingBytes = 8 << 20
+)
+
+// records is the store as a keeper uses it: one that may be slow or fail. What is
+// put is written in its own time, and found from the first moment.
+//
+// A slow store slows the fetches: none begins while too much waits to be written, so
+// that nothing is lost. A failing store slows nothing: fetches go on, and what waits
+// in vain is kept in memory as far as there is room, then given up, the oldest first.
+// What is given up is counted, and told when the store can be written to again or at
+// the end.
 type records struct {
 	store  store.Store
 	log    zerolog.Logger
 	errors *prometheus.CounterVec // of the store, by operation
+	lost   prometheus.Counter     // records that were given up
+	untold atomic.Int64           // those of them that the log has not said yet
 	// pending has what the store does not have yet. Without it an origin whose
 	// policy memory does not take would be fetched for every request.
 	pending  *store.Memory
 	writing  chan struct{} // has a value while the store gets, or forgets, what is pending
 	failing  atomic.Bool   // as the log has it
 	failures atomic.Int64  // so far
+
+	mu    sync.Mutex
+	ended chan struct{} // closed when the write under way has ended, or takes too long; then there is another
 
 	ctx     context.Context // ends writing
 	cancel  context.CancelFunc
@@ -39,11 +64,11 @@ type records struct {
 	written chan struct{} // closed when nothing more will be
 }
 
-func newRecords(s store.Store, log zerolog.Logger, errors *prometheus.CounterVec) *records {
+func newRecords(s store.Store, log zerolog.Logger, m *metrics) *records {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &records{
-		store: s, log: log, errors: errors, pending: store.NewMemory(0),
-		ctx: ctx, cancel: cancel,
+		store: s, log: log, errors: m.storeErrors, lost: m.lost, pending: store.NewMemory(math.MaxInt64),
+		ctx: ctx, cancel: cancel, ended: make(chan struct{}),
 		writing: make(chan struct{}, 1),
 		news:    make(chan struct{}, 1), closing: make(chan struct{}), written: make(chan struct{}),
 	}
@@ -103,17 +128,42 @@ func (r *records) forget(ctx context.Context, origin string) error {
 	if rec, ok, _ := r.pending.Get(ctx, origin); ok {
 		if err := r.store.Put(ctx, rec); r.tried(ctx, putting, err) != nil {
 			r.failed(ctx, err)
+			r.lose(1)
 		}
 		r.pending.Forget(ctx, origin)
 	}
 	return r.tried(ctx, forgetting, r.store.Forget(ctx, origin))
 }
 
+// room waits until what a fetch of the origin brings can be put: until not too much
+// waits to be written, and nothing of the origin does, which would be replaced. It
+// does not wait for a store that fails. The error is that of ctx, or errUnwanted when
+// unwanted ends.
+func (r *records) room(ctx, unwanted context.Context, origin string) error {
+	for {
+		r.mu.Lock()
+		ended := r.ended
+		r.mu.Unlock()
+		n, bytes := r.pending.Held()
+		_, isPending, _ := r.pending.Get(ctx, origin)
+		if r.failing.Load() || n < maxPending && bytes < maxPendingBytes && !isPending {
+			return nil
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-unwanted.Done():
+			return errUnwanted
+		}
+	}
+}
+
 // share writes rec at once, for other machines to find it. What fails is
 // written later. Unlike the writing of put, those of several origins don't wait
 // for each other; the origin's flight must last until it returns.
 func (r *records) share(ctx context.Context, rec store.Record) {
-	r.pending.Put(r.ctx, rec)
+	r.hold(rec)
 	if !r.keep(ctx, rec) {
 		r.wake()
 	}
@@ -121,8 +171,41 @@ func (r *records) share(ctx context.Context, rec store.Record) {
 
 // put has rec written soon.
 func (r *records) put(rec store.Record) {
-	r.pending.Put(r.ctx, rec)
+	r.hold(rec)
 	r.wake()
+}
+
+// hold adds rec to what is pending. An answer that it replaces there is lost.
+func (r *records) hold(rec store.Record) {
+	old, replaces, _ := r.pending.Get(r.ctx, rec.Origin)
+	if replaces && old.Status != 0 && (old.Status != rec.Status || old.SHA256 != rec.SHA256) {
+		r.lose(1)
+	}
+	r.pending.Put(r.ctx, rec)
+	r.trim()
+}
+
+// trim gives up what waits in vain for a store that fails and has no room.
+func (r *records) trim() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.failing.Load() {
+		if _, bytes := r.pending.Held(); bytes <= maxPendingBytes {
+			return
+		}
+		for _, rec := range r.pending.Oldest(1) {
+			r.pending.Forget(r.ctx, rec.Origin)
+			r.lose(1)
+		}
+	}
+}
+
+// lose counts records that the store will not get.
+func (r *records) lose(n int) {
+	r.lost.Add(float64(n))
+	if r.untold.Add(int64(n)) == int64(n) {
+		r.log.Warn().Msg("some policies are lost for the store: there is no room for all that wait for it")
+	}
 }
 
 func (r *records) wake() {
@@ -141,9 +224,10 @@ func (r *records) close() {
 	r.cancel()
 }
 
-// write writes what is pending, one record after another, until the end.
+// write writes what is pending until the end.
 func (r *records) write() {
 	defer close(r.written)
+	defer r.tellLoss()
 	for closing := false; ; {
 		found, kept := r.keepOldest()
 		switch {
@@ -168,36 +252,71 @@ func (r *records) write() {
 	}
 }
 
-// keepOldest writes a record, if one is pending, and reports whether that
-// worked.
+// tellLoss says at the end how much the store has not got.
+func (r *records) tellLoss() {
+	left, _ := r.pending.Held()
+	r.lost.Add(float64(left))
+	if n := r.untold.Add(int64(left)); n > 0 {
+		r.log.Error().Int64("lost", n).Msg("policies could not be kept before the end; they are fetched again when somebody asks for them")
+	}
+}
+
+// keepOldest writes a batch of records, if any are pending, and reports whether
+// that worked.
 func (r *records) keepOldest() (found, kept bool) {
 	r.writing <- struct{}{}
 	defer func() { <-r.writing }()
-	rec, ok := r.pending.Oldest()
-	if !ok {
+	recs := r.pending.Oldest(writeBatch)
+	if len(recs) == 0 {
 		return false, false
 	}
-	if !r.keep(r.ctx, rec) {
-		r.pending.Get(r.ctx, rec.Origin) // it may be this one alone: the others come first now
-		return true, false
+	if r.keep(r.ctx, recs...) {
+		return true, true
+	}
+	for _, rec := range recs { // it may be one alone that cannot be written
+		if len(recs) == 1 || !r.keep(r.ctx, rec) {
+			r.pending.Get(r.ctx, rec.Origin) // the others come first now
+			return true, false
+		}
 	}
 	return true, true
 }
 
-// keep writes a record that is pending, and reports whether that worked.
-func (r *records) keep(ctx context.Context, rec store.Record) bool {
+// errSlow is a write that takes longer than rest.
+var errSlow = fmt.Errorf("writing has taken more than %v", rest)
+
+// keep writes records that are pending, and reports whether that worked.
+func (r *records) keep(ctx context.Context, recs ...store.Record) bool {
+	defer r.wakeFetches()
 	before := r.failures.Load()
-	if err := r.store.Put(ctx, rec); r.tried(ctx, putting, err) != nil {
+	slow := time.AfterFunc(rest, func() { r.failed(ctx, errSlow) })
+	err := r.store.Put(ctx, recs...)
+	slow.Stop()
+	if r.tried(ctx, putting, err) != nil {
 		r.failed(ctx, err)
 		return false
 	}
 	// A full disk can be read: only this says that it is full no more. What began before
 	// the last failure says nothing.
 	if r.failures.Load() == before && r.failing.Swap(false) {
-		r.log.Info().Msg("policies can be kept again")
+		line := r.log.Info()
+		if n := r.untold.Swap(0); n > 0 {
+			line.Int64("lost", n)
+		}
+		line.Msg("policies can be kept again")
 	}
-	r.pending.Remove(rec)
+	for _, rec := range recs {
+		r.pending.Remove(rec)
+	}
 	return true
+}
+
+// wakeFetches has the fetches that wait for room look again.
+func (r *records) wakeFetches() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.ended)
+	r.ended = make(chan struct{})
 }
 
 // An operation is what a store is asked to do, as metrics call it.
@@ -232,6 +351,8 @@ func (r *records) failed(ctx context.Context, err error) {
 	if !r.failing.Swap(true) {
 		r.log.Error().Err(err).Msg("policies cannot be kept; going on with those in memory and fetching the others")
 	}
+	r.trim()
+	r.wakeFetches()
 }
 
 // newer reports whether a is of a later fetch than b. What is from the future

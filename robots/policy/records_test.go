@@ -2,10 +2,15 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"robotsproxy/robots/store"
 )
@@ -143,6 +148,142 @@ func TestEndDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	})
 }
 
+// A store that is slower than the fetches slows them, and gets all of it.
+func TestSlowStoreLosesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		kept := store.NewMemory(1 << 30)
+		w.store = lockedStore{kept, time.Second}
+		w.startWithLongRules()
+		took := w.askMany(manyLong)
+		if least := 3 * time.Second; took < least || took > time.Minute {
+			t.Errorf("it took %v: the fetches have not waited for the store, or for too long", took)
+		}
+		w.stop()
+		if n, _ := kept.Held(); n != manyLong {
+			t.Errorf("%d of %d are kept", n, manyLong)
+		}
+		if n := w.count("robotsproxy_store_lost_total"); n != 0 || w.log.String() != "" {
+			t.Errorf("%v are lost; logged %s", n, w.log)
+		}
+	})
+}
+
+// A store that fails, or does not answer, slows nobody for longer than it takes to
+// find out. What there is no room for is counted, and told.
+func TestFailingStoreIsNotWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail func(*world) store.Store
+		most time.Duration // that all fetches take
+	}{
+		"full":  {func(w *world) store.Store { b := w.breakStore(); b.unwritable.Store(true); return b }, 10 * time.Second},
+		"hangs": {func(w *world) store.Store { return lockedStore{w.breakStore(), day} }, 10*time.Second + rest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.store = test.fail(w)
+				w.startWithLongRules()
+				if took := w.askMany(manyLong); took > test.most {
+					t.Errorf("it took %v", took)
+				}
+				held, bytes := w.keeper.records.pending.Held()
+				if lost := w.count("robotsproxy_store_lost_total"); held == 0 || bytes > maxPendingBytes || int(lost) != manyLong-held {
+					t.Errorf("%d (%d octets) wait of %d, and %v are lost", held, bytes, manyLong, lost)
+				}
+				if n := w.logged("some policies are lost"); n != 1 {
+					t.Errorf("logged %d times:\n%s", n, w.log)
+				}
+				w.stop()
+				if n := w.count("robotsproxy_store_lost_total"); n != manyLong {
+					t.Errorf("%v are lost in the end", n)
+				}
+				if n := w.logged(fmt.Sprintf(`"lost":%d,"message":"policies could not be kept before the end`, manyLong)); n != 1 {
+					t.Errorf("logged %s", w.log)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatWasLostIsToldAfterAFailure(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		full := w.breakStore()
+		full.unwritable.Store(true)
+		w.startWithLongRules()
+		w.askMany(manyLong)
+		lost := int(w.count("robotsproxy_store_lost_total"))
+		full.unwritable.Store(false)
+		time.Sleep(rest + time.Second)
+		recs, err := full.List(t.Context(), "", 2*manyLong)
+		if err != nil || lost == 0 || len(recs) != manyLong-lost {
+			t.Errorf("%d kept and %d lost of %d, %v", len(recs), lost, manyLong, err)
+		}
+		if n := w.logged(fmt.Sprintf(`"lost":%d,"message":"policies can be kept again"`, lost)); n != 1 {
+			t.Errorf("logged %s", w.log)
+		}
+	})
+}
+
+// An answer is not replaced by the next before the store has it.
+func TestEachAnswerIsKept(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.store = lockedStore{w.breakStore(), 4 * time.Second}
+		w.start()
+		for i := range 3 {
+			w.site.answers(200, fmt.Sprintf("User-agent: *\nDisallow: /%d\n", i))
+			if _, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil {
+				t.Error(err)
+			}
+		}
+		if h, err := w.keeper.History(t.Context(), exampleOrg); err != nil || len(h.Versions) != 3 {
+			t.Errorf("got %+v, %v", h, err)
+		}
+	})
+}
+
+// A client that leaves while the store is slow ends the wait, and nothing is fetched.
+func TestWaitForRoomEnds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.store = lockedStore{w.breakStore(), 4 * time.Second}
+		w.start()
+		w.ask()
+		w.site.fetched()
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := w.keeper.Fresh(hurried, exampleOrg, Sender{}); err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(minute)
+		if n := w.site.fetched(); n != 0 {
+			t.Errorf("%d fetches", n)
+		}
+	})
+}
+
+// So many origins of so long a text are more than may wait.
+const manyLong = 600
+
+// startWithLongRules starts a keeper, whose log does not tell of each fetch.
+func (w *world) startWithLongRules() {
+	w.site.answers(200, someRules+strings.Repeat("# and more\n", 6000))
+	w.setup.Log = w.setup.Log.Level(zerolog.InfoLevel)
+	w.start()
+}
+
+// askMany asks for so many origins at once, and returns how long that takes.
+func (w *world) askMany(origins int) time.Duration {
+	begun := time.Now()
+	var all sync.WaitGroup
+	for i := range origins {
+		all.Go(func() {
+			if p, err := w.keeper.Policy(w.t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
+				w.t.Errorf("got %+v, %v", p, err)
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(begun)
+}
+
 // One record that cannot be written does not keep the others out.
 func TestRecordThatCannotBeWritten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -206,11 +347,11 @@ type pickyStore struct {
 	never string
 }
 
-func (p pickyStore) Put(ctx context.Context, rec store.Record) error {
-	if rec.Origin == p.never {
+func (p pickyStore) Put(ctx context.Context, recs ...store.Record) error {
+	if slices.ContainsFunc(recs, func(rec store.Record) bool { return rec.Origin == p.never }) {
 		return context.DeadlineExceeded
 	}
-	return p.Store.Put(ctx, rec)
+	return p.Store.Put(ctx, recs...)
 }
 
 func TestCloseIsNoFailureOfTheStore(t *testing.T) {

@@ -254,11 +254,11 @@ func (b *brokenStore) Get(ctx context.Context, origin string) (store.Record, boo
 	return b.Store.Get(ctx, origin)
 }
 
-func (b *brokenStore) Put(ctx context.Context, rec store.Record) error {
+func (b *brokenStore) Put(ctx context.Context, recs ...store.Record) error {
 	if b.unwritable.Load() {
 		return fmt.Errorf("disk full")
 	}
-	return b.Store.Put(ctx, rec)
+	return b.Store.Put(ctx, recs...)
 }
 
 // lateStore takes its time to read.
@@ -278,11 +278,11 @@ type lockedStore struct {
 	takes time.Duration
 }
 
-func (l lockedStore) Put(ctx context.Context, rec store.Record) error {
+func (l lockedStore) Put(ctx context.Context, recs ...store.Record) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(l.takes):
-		return l.Store.Put(ctx, rec)
+		return l.Store.Put(ctx, recs...)
 	}
 }

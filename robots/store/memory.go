@@ -48,9 +48,17 @@ func (m *Memory) Get(_ context.Context, origin string) (Record, bool, error) {
 	return e.Value.(Record), true, nil
 }
 
-func (m *Memory) Put(_ context.Context, rec Record) error {
+func (m *Memory) Put(_ context.Context, recs ...Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, rec := range recs {
+		m.put(rec)
+	}
+	return nil
+}
+
+// put is Put of one record. The caller holds the lock.
+func (m *Memory) put(rec Record) {
 	if e, ok := m.records[rec.Origin]; ok {
 		m.drop(e)
 	}
@@ -59,7 +67,6 @@ func (m *Memory) Put(_ context.Context, rec Record) error {
 	for m.held > m.budget {
 		m.drop(m.recent.Back())
 	}
-	return nil
 }
 
 func (m *Memory) List(_ context.Context, after string, limit int) ([]Record, error) {
@@ -96,16 +103,23 @@ func (m *Memory) Versions(ctx context.Context, origin string) ([]Version, error)
 	return nil, nil
 }
 
-// Oldest returns the record that has not been used for longest; false if there
-// is none.
-func (m *Memory) Oldest() (Record, bool) {
+// Oldest returns up to limit records, those that have not been used for longest, the
+// oldest in front.
+func (m *Memory) Oldest(limit int) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.recent.Back()
-	if e == nil {
-		return Record{}, false
+	recs := make([]Record, 0, min(limit, len(m.records)))
+	for e := m.recent.Back(); e != nil && len(recs) < limit; e = e.Prev() {
+		recs = append(recs, e.Value.(Record))
 	}
-	return e.Value.(Record), true
+	return recs
+}
+
+// Held returns how many records there are, and how many bytes they take.
+func (m *Memory) Held() (records int, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records), m.held
 }
 
 // Remove takes out a record, unless another fetch has put one in its place.

@@ -147,7 +147,16 @@ for _, o in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now, 'LIMIT', 0
 end
 return 1`)
 
-func (s *redisStore) Put(ctx context.Context, rec Record) error {
+func (s *redisStore) Put(ctx context.Context, recs ...Record) error {
+	for _, rec := range recs {
+		if err := s.put(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *redisStore) put(ctx context.Context, rec Record) error {
 	now := s.now()
 	packed, version := "", ""
 	if rec.SHA256 != "" {

@@ -25,7 +25,7 @@ type sqliteStore struct {
 	// writing lets one goroutine write at a time: between connections SQLite
 	// would have them sleep and try again.
 	writing sync.Mutex
-	puts    int
+	unswept int // records written since the last sweep
 	packer  packer
 
 	mending sync.Mutex
@@ -41,6 +41,7 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
 	s := &sqliteStore{path: filepath.Join(dataDir, "policies.db"), history: opts.History, log: log, now: opts.Now}
+	s.unswept = sweepEvery // with the first write: not every process lives to see many
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -159,17 +160,16 @@ func (s *sqliteStore) Forget(ctx context.Context, origin string) error {
 	})
 }
 
-func (s *sqliteStore) Put(ctx context.Context, rec Record) error {
+func (s *sqliteStore) Put(ctx context.Context, recs ...Record) error {
 	return s.write(ctx, func(db *database) error {
-		if err := s.putRecord(ctx, db, rec); err != nil {
+		if err := s.putRecords(ctx, db, recs); err != nil {
 			return err
 		}
-		if s.history > 0 && s.puts%sweepEvery == 0 { // from the first on: not every process lives to see many
-			if err := sweep(ctx, db.DB, s.now().Add(-s.history)); err != nil {
+		for s.unswept += len(recs); s.unswept >= sweepEvery; s.unswept -= sweepEvery {
+			if err := s.sweep(ctx, db); err != nil {
 				s.log.Debug().Err(err).Msg("old policies could not be swept out") // the next sweep will try again
 			}
 		}
-		s.puts++
 		return nil
 	})
 }
@@ -186,15 +186,22 @@ func (s *sqliteStore) write(ctx context.Context, do func(*database) error) error
 	return nil
 }
 
-func (s *sqliteStore) putRecord(ctx context.Context, db *database, rec Record) error {
+// putRecords keeps all of the records or none.
+func (s *sqliteStore) putRecords(ctx context.Context, db *database, recs []Record) error {
 	// Packing takes its time, so it is done before other processes have to wait.
-	textID, err := findText(ctx, db, rec.SHA256)
-	if err != nil {
-		return err
-	}
-	var packed []byte
-	if rec.SHA256 != "" && textID == 0 {
-		packed = s.packer.pack(rec.Body)
+	packed := make(map[string][]byte) // by sum; nil: it is there
+	for _, rec := range recs {
+		if _, is := packed[rec.SHA256]; is || rec.SHA256 == "" {
+			continue
+		}
+		kept, err := hasText(ctx, db, rec.SHA256)
+		if err != nil {
+			return err
+		}
+		packed[rec.SHA256] = nil
+		if !kept {
+			packed[rec.SHA256] = s.packer.pack(rec.Body)
+		}
 	}
 
 	tx, err := db.BeginTx(ctx, nil)
@@ -202,26 +209,46 @@ func (s *sqliteStore) putRecord(ctx context.Context, db *database, rec Record) e
 		return err
 	}
 	defer tx.Rollback()
-	if textID != 0 { // another process may have swept it out since
-		again, err := db.prepare(ctx, tx, `SELECT id FROM texts WHERE sha256 = ?`)
+	for _, rec := range recs {
+		textID, err := s.putText(ctx, db, tx, rec, packed[rec.SHA256])
 		if err != nil {
 			return err
 		}
-		err = again.QueryRowContext(ctx, rec.SHA256).Scan(&textID)
-		if errors.Is(err, sql.ErrNoRows) {
-			packed = s.packer.pack(rec.Body)
-		} else if err != nil {
+		packed[rec.SHA256] = nil
+		if err := s.putRecord(ctx, db, tx, rec, textID); err != nil {
 			return err
 		}
 	}
-	if packed != nil {
-		const insert = `
+	return tx.Commit()
+}
+
+// putText returns the id of the record's text; 0 if it has none. packed is the text
+// where it must be kept first; nil: it is there already.
+func (s *sqliteStore) putText(ctx context.Context, db *database, tx *sql.Tx, rec Record, packed []byte) (id int64, err error) {
+	if rec.SHA256 == "" {
+		return 0, nil
+	}
+	if packed == nil {
+		find, err := db.prepare(ctx, tx, `SELECT id FROM texts WHERE sha256 = ?`)
+		if err != nil {
+			return 0, err
+		}
+		if err := find.QueryRowContext(ctx, rec.SHA256).Scan(&id); !errors.Is(err, sql.ErrNoRows) {
+			return id, err
+		}
+		packed = s.packer.pack(rec.Body) // another process has swept it out since
+	}
+	insert, err := db.prepare(ctx, tx, `
 INSERT INTO texts (sha256, gzip) VALUES (?, ?)
-ON CONFLICT DO UPDATE SET gzip = excluded.gzip RETURNING id`
-		if err := tx.QueryRowContext(ctx, insert, rec.SHA256, packed).Scan(&textID); err != nil {
-			return err
-		}
+ON CONFLICT DO UPDATE SET gzip = excluded.gzip RETURNING id`)
+	if err != nil {
+		return 0, err
 	}
+	err = insert.QueryRowContext(ctx, rec.SHA256, packed).Scan(&id)
+	return id, err
+}
+
+func (s *sqliteStore) putRecord(ctx context.Context, db *database, tx *sql.Tx, rec Record, textID int64) error {
 	// The condition is for what comes late: another process may have got an
 	// answer meanwhile. One from the future is from a clock that was wrong.
 	const upsert = `
@@ -243,10 +270,7 @@ WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	if err != nil {
 		return err
 	}
-	if err := putVersion(ctx, db, tx, rec, textID, s.now()); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return putVersion(ctx, db, tx, rec, textID, s.now())
 }
 
 // putVersion notes that the record's last answer has been seen. With failures
@@ -273,28 +297,22 @@ RETURNING first_seen = last_seen`
 	return dropOldest(ctx, db, tx, rec.Origin)
 }
 
-// findText returns the id of a text; 0 if there is none that can be read, or no
-// sum to go by.
-func findText(ctx context.Context, db *database, sha256 string) (id int64, err error) {
-	if sha256 == "" {
-		return 0, nil
-	}
-	find, err := db.prepare(ctx, nil, `SELECT id, gzip FROM texts WHERE sha256 = ?`)
+// hasText reports whether there is a text that can be read.
+func hasText(ctx context.Context, db *database, sha256 string) (bool, error) {
+	find, err := db.prepare(ctx, nil, `SELECT gzip FROM texts WHERE sha256 = ?`)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	var packed []byte
-	err = find.QueryRowContext(ctx, sha256).Scan(&id, &packed)
+	err = find.QueryRowContext(ctx, sha256).Scan(&packed)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+		return false, nil
 	}
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	if _, err := unpack(packed); err != nil {
-		return 0, nil
-	}
-	return id, nil
+	_, err = unpack(packed)
+	return err == nil, nil
 }
 
 // mend looks whether an error comes of a damaged file, and if it does, goes on

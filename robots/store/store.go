@@ -46,10 +46,11 @@ type Version struct {
 type Store interface {
 	// Get returns the record of an origin; false if there is none.
 	Get(ctx context.Context, origin string) (Record, bool, error)
-	// Put keeps a record in place of the origin's last one, but for a store of
-	// several processes not in place of one with a later answer, which another
-	// has got meanwhile. An answer from the future is no later one.
-	Put(ctx context.Context, rec Record) error
+	// Put keeps records, each in place of its origin's last one, but for a store of
+	// several processes not in place of one with a later answer, which another has
+	// got meanwhile. An answer from the future is no later one. After an error some
+	// of the records may have been kept.
+	Put(ctx context.Context, recs ...Record) error
 	// List returns up to limit records of the origins after the one given, in
 	// their order and without their texts.
 	List(ctx context.Context, after string, limit int) ([]Record, error)

@@ -85,18 +85,24 @@ func TestMemoryForgetsWhatWasLongestUnused(t *testing.T) {
 
 func TestMemoryGivesUpItsOldest(t *testing.T) {
 	m := NewMemory(0)
-	if rec, ok := m.Oldest(); ok {
-		t.Errorf("an empty memory has %+v", rec)
+	if recs := m.Oldest(9); len(recs) > 0 {
+		t.Errorf("an empty memory has %+v", recs)
 	}
 	one, two := textRecord("https://one.example", "1", noon), textRecord("https://two.example", "2", noon)
 	put(t, m, one, two)
-	if rec, ok := m.Oldest(); !ok || rec.Origin != one.Origin {
-		t.Errorf("got %+v", rec)
+	if recs := m.Oldest(1); len(recs) != 1 || recs[0].Origin != one.Origin {
+		t.Errorf("got %+v", recs)
+	}
+	if recs := m.Oldest(9); len(recs) != 2 || recs[1].Origin != two.Origin {
+		t.Errorf("got %+v", recs)
 	}
 	m.Remove(one)
 	m.Remove(one)
-	if rec, ok := m.Oldest(); !ok || rec.Origin != two.Origin {
-		t.Errorf("got %+v", rec)
+	if recs := m.Oldest(9); len(recs) != 1 || recs[0].Origin != two.Origin {
+		t.Errorf("got %+v", recs)
+	}
+	if n, bytes := m.Held(); n != 1 || bytes != cost(two) {
+		t.Errorf("%d records of %d bytes", n, bytes)
 	}
 	for _, later := range []Record{failingRecord(two, noon.Add(time.Hour)), textRecord(two.Origin, "2", noon.Add(time.Hour))} {
 		put(t, m, later)

@@ -4,18 +4,21 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 )
 
-// After every sweepEvery writes the next sweepLength origins are looked
+// After every sweepEvery records written, the next sweepLength origins are looked
 // through: a little at a time, as other writers wait meanwhile, and faster than
 // origins can come, so that the sweep gets round.
-const sweepEvery, sweepLength = 64, 256
+const sweepEvery, sweepLength = 128, 512
 
-// sweep takes out of the next origins what has been of no use since before:
+// sweep takes out of the next origins what has been of no use for all of history:
 // records that nobody asked for, or they would have been fetched or tried, and
 // versions that are no longer served. Then it gives some free space back.
-func sweep(ctx context.Context, db *sql.DB, before time.Time) error {
+func (s *sqliteStore) sweep(ctx context.Context, db *database) error {
+	if s.history <= 0 {
+		return nil
+	}
+	before := s.now().Add(-s.history)
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -34,13 +37,14 @@ FROM sweep`
 	if err := tx.QueryRowContext(ctx, next, sweepLength-1).Scan(&from, &to); err != nil {
 		return err
 	}
-	// A try is always before the next one.
+	// A try is always before the next one. Beyond the last origin is a blob, which
+	// follows every text: "?2 IS NULL OR ..." would have SQLite look at all of them.
 	const unused = `
-DELETE FROM policies WHERE origin > ?1 AND (?2 IS NULL OR origin <= ?2) AND max(fetched_at, next_try) < ?3`
+DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND max(fetched_at, next_try) < ?3`
 	if _, err := tx.ExecContext(ctx, unused, from, to, ms(before)); err != nil {
 		return err
 	}
-	if err := dropVersions(ctx, tx, `origin > ? AND (?2 IS NULL OR origin <= ?2) AND last_seen < ?3`, from, to, ms(before)); err != nil {
+	if err := dropVersions(ctx, tx, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, ms(before)); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE sweep SET origin = coalesce(?, '')`, to); err != nil {
