@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -110,22 +111,30 @@ var errFTPBySOCKS = errors.New("ftp is not served through a SOCKS5 parent proxy;
 // A server that refuses gives a response: 404 for what it does not have or show,
 // 503 if it cannot now or lets nobody in, else 502. A refused login may well be
 // for want of a place, so it must not look like a missing robots.txt.
-func (t *ftpTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+//
+// The library slices some replies without looking at their length, so a server can
+// make it panic: that is an error about its reply, like any other.
+func (t *ftpTransport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	name, err := ftpPath(r.URL.RequestURI())
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.login(r)
-	var resp *http.Response
-	if err == nil {
+	s := &ftpSession{}
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.close()
+			resp, err = nil, textproto.ProtocolError(fmt.Sprintf("malformed FTP reply: %v", cause))
+		}
+	}()
+	if err = t.login(r, s); err == nil {
 		if directory, slash := strings.CutSuffix(name, "/"); slash {
 			resp, err = s.list(r, cmp.Or(s.home+directory, "/"))
 		} else {
 			resp, err = s.file(r, name)
 		}
-		if err != nil {
-			s.close()
-		}
+	}
+	if err != nil {
+		s.close()
 	}
 	var reply *textproto.Error
 	if errors.As(err, &reply) {
@@ -143,20 +152,21 @@ func (t *ftpTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // ftpSession is one control connection and its data connection.
 type ftpSession struct {
-	*ftp.ServerConn
-	home string   // the path of URLs' "/", without a slash at the end
-	data *ftpConn // nil until there is one
+	*ftp.ServerConn          // nil before the greeting
+	home            string   // the path of URLs' "/", without a slash at the end
+	control, data   *ftpConn // nil until there is one
 }
 
+// What a server can make us hold: in a session's replies, and in a directory's list,
+// whose lines take more memory than their octets.
 const (
-	maxReplies = 64 << 10 // octets, of all replies in a session
-	maxList    = 16 << 20 // octets, of a directory
+	maxReplyOctets = 64 << 10
+	maxListOctets  = 16 << 20
+	maxListLines   = 128 << 10
 )
 
-// login connects to a server. Whatever reply keeps it out is a 530.
-func (t *ftpTransport) login(r *http.Request) (*ftpSession, error) {
-	s := &ftpSession{}
-	var control *ftpConn
+// login connects s to a server. Whatever reply keeps it out is a 530.
+func (t *ftpTransport) login(r *http.Request, s *ftpSession) error {
 	var latest time.Time
 	dial := func(network, address string) (net.Conn, error) {
 		conn, err := t.dialer.DialContext(r.Context(), network, address)
@@ -164,11 +174,11 @@ func (t *ftpTransport) login(r *http.Request) (*ftpSession, error) {
 			return nil, err
 		}
 		c := &ftpConn{Conn: conn, forget: context.AfterFunc(r.Context(), func() { conn.Close() })}
-		if control == nil {
-			control, c.left = c, maxReplies
+		if s.control == nil {
+			s.control, c.octets, c.lines = c, maxReplyOctets, maxReplyOctets
 			latest = time.Now().Add(t.patience)
 		} else {
-			s.data, c.left = c, maxList
+			s.data, c.octets, c.lines = c, maxListOctets, maxListLines
 		}
 		conn.SetDeadline(latest)
 		return c, nil
@@ -177,9 +187,7 @@ func (t *ftpTransport) login(r *http.Request) (*ftpSession, error) {
 	var err error
 	s.ServerConn, err = ftp.Dial(server, ftp.DialWithDialFunc(dial), ftp.DialWithShutTimeout(t.patience))
 	if err == nil {
-		if err = s.Login("anonymous", cmp.Or(r.Header.Get("From"), "anonymous@")); err != nil {
-			s.close()
-		}
+		err = s.Login("anonymous", ftpPassword(r.Header.Get("From")))
 	}
 	switch {
 	case err == nil:
@@ -187,16 +195,30 @@ func (t *ftpTransport) login(r *http.Request) (*ftpSession, error) {
 		if err == nil && strings.HasPrefix(home, "/") {
 			s.home = strings.TrimSuffix(home, "/")
 		}
-		return s, nil
+		return nil
 	case isReply(err):
 		refusal := &textproto.Error{Code: ftp.StatusNotLoggedIn, Msg: err.Error()}
 		var reply *textproto.Error
 		if errors.As(err, &reply) {
 			refusal.Msg = reply.Msg
 		}
-		return nil, refusal
+		return refusal
 	}
-	return nil, err
+	return err
+}
+
+// maxMailAddress is that of RFC 5321 4.5.3.1.3.
+const maxMailAddress = 256
+
+// ftpPassword is what an anonymous login says for a password: a mail address
+// (RFC 1635). What a client calls one goes into the line of a command, so nothing
+// but printable ASCII does.
+func ftpPassword(from string) string {
+	unprintable := func(c rune) bool { return c < ' ' || c > '~' }
+	if from == "" || len(from) > maxMailAddress || strings.ContainsFunc(from, unprintable) {
+		return "anonymous@"
+	}
+	return from
 }
 
 // isReply reports whether an error is what the server said, not that it could
@@ -212,7 +234,12 @@ func (s *ftpSession) close() {
 	if s.data != nil {
 		s.data.Close()
 	}
-	s.Quit()
+	switch {
+	case s.ServerConn != nil:
+		s.Quit()
+	case s.control != nil:
+		s.control.Close()
+	}
 }
 
 // file answers with a file. Its size and time are told if the server tells them.
@@ -250,7 +277,7 @@ func (s *ftpSession) file(r *http.Request, name string) (*http.Response, error) 
 		s.close()
 		return resp, nil
 	}
-	s.data.left = math.MaxInt64
+	s.data.octets, s.data.lines = math.MaxInt64, math.MaxInt64
 	s.data.SetDeadline(time.Time{})
 	resp.Body = &ftpBody{session: s, transfer: transfer, left: size}
 	return resp, nil
@@ -347,19 +374,22 @@ func (b *ftpBody) Close() error {
 // ftpConn ends with the request's context and takes so much from the server.
 type ftpConn struct {
 	net.Conn
-	forget func() bool
-	left   int64 // octets
+	forget        func() bool
+	octets, lines int64 // that may still come
 }
 
 // errFTPTooLong ends a connection on which a server says too much.
 var errFTPTooLong = errors.New("the FTP server says more than it may")
 
 func (c *ftpConn) Read(p []byte) (int, error) {
-	if c.left <= 0 {
+	if c.octets <= 0 || c.lines <= 0 {
 		return 0, errFTPTooLong
 	}
-	n, err := c.Conn.Read(p[:min(int64(len(p)), c.left)])
-	c.left -= int64(n)
+	n, err := c.Conn.Read(p[:min(int64(len(p)), c.octets)])
+	c.octets -= int64(n)
+	if c.lines < math.MaxInt64 {
+		c.lines -= int64(bytes.Count(p[:n], []byte{'\n'}))
+	}
 	return n, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -333,6 +334,8 @@ type script struct {
 	replies map[string]string // by verb; "" for the greeting; "-" for none
 	file    string            // for every RETR and LIST
 	control atomic.Int64      // connections that are open
+
+	password atomic.Value // the last
 }
 
 func (s *script) start(t *testing.T) (url string) {
@@ -367,6 +370,7 @@ func (s *script) serve(conn net.Conn) {
 		case "USER":
 			reply(verb, "331 password")
 		case "PASS":
+			s.password.Store(arg)
 			reply(verb, "230 welcome")
 		case "TYPE":
 			reply(verb, "200 so be it")
@@ -428,6 +432,8 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 		"silent":                       {replies: map[string]string{"": "-"}, want: "504 http_response_timeout"},
 		"silent later":                 {replies: map[string]string{"RETR": "-"}, want: "504 http_response_timeout"},
 		"endless":                      {replies: map[string]string{"PASS": endless}, want: "502 http_response_incomplete"},
+		"malformed, to PWD":            {replies: map[string]string{"PWD": `257 "`}, want: "502 http_protocol_error"},
+		"malformed, to PASV":           {replies: map[string]string{"EPSV": "500 what?", "PASV": "227 x )("}, want: "502 http_protocol_error"},
 		"full":                         {replies: map[string]string{"": "421 too many"}, want: "503 "},
 		"lets nobody in":               {replies: map[string]string{"USER": "530 members only"}, want: "503 "},
 		"refuses the password":         {replies: map[string]string{"PASS": "550 members only"}, want: "503 "},
@@ -438,6 +444,8 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 		"a list with names above":      {path: "/dir/", file: "drwxr-xr-x 2 0 0 4096 Jan 1 12:22 ..\r\n-rw-r--r-- 1 0 0 1 Jan 1 12:22 /etc/passwd\r\n", want: "200 "},
 		"a list that is broken off":    {path: "/dir/", replies: map[string]string{"end": "426 broken off"}, want: "503 "},
 		"a list that is never to end":  {path: "/dir/", replies: map[string]string{"end": "-"}, want: "504 http_response_timeout"},
+		"a list of too many names":     {path: "/dir/", file: strings.Repeat("-rw-r--r-- 1 0 0 1 Jan 1 12:22 x\r\n", 128<<10+1000), want: "502 http_response_incomplete"},
+		"a list that is one long line": {path: "/dir/", file: strings.Repeat("x", 1<<20), want: "502 http_response_incomplete"},
 		"a list that is much too long": {path: "/dir/", file: strings.Repeat("-rw-r--r-- 1 0 0 1 Jan 1 12:22 "+strings.Repeat("name", 1<<10)+"\r\n", 1<<12+1), want: "502 http_response_incomplete"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -479,6 +487,31 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 	}
 }
 
+// A client's From becomes the password of an anonymous login only where it can be
+// one.
+func TestFTPPassword(t *testing.T) {
+	for from, want := range map[string]string{
+		"":                                  "anonymous@",
+		"bot@example.org":                   "bot@example.org",
+		"The Bot <bot@example.org>":         "The Bot <bot@example.org>",
+		"bot@example.org\xff\xf4":           "anonymous@", // a Telnet command: interrupt
+		"bot\t@example.org":                 "anonymous@",
+		"b\u00f6t@example.org":              "anonymous@",
+		strings.Repeat("b", 300) + "@x.org": "anonymous@",
+	} {
+		s := &script{}
+		w := newWorld(t, exempt)
+		c := w.dial()
+		c.send("GET " + s.start(t) + "/file HTTP/1.1\r\nHost: x\r\nFrom: " + from + "\r\nConnection: close\r\n\r\n")
+		if resp, _ := c.response("GET"); resp.StatusCode != 200 {
+			t.Errorf("From %q: %s", from, resp.Status)
+		}
+		if got, _ := s.password.Load().(string); got != want {
+			t.Errorf("From %q: the password is %q, want %q", from, got, want)
+		}
+	}
+}
+
 // A server that refuses the login may be full: that is no missing robots.txt.
 func TestFTPLoginRefusedIsUnreachable(t *testing.T) {
 	s := &script{replies: map[string]string{"PASS": "530 too many users"}}
@@ -489,6 +522,125 @@ func TestFTPLoginRefusedIsUnreachable(t *testing.T) {
 	}
 	if resp, body := w.ask("GET", url+"/robots.txt"); shape(resp) != "503 " || !strings.Contains(body, "530 too many users") {
 		t.Errorf("robots.txt itself: %s %s", shape(resp), body)
+	}
+}
+
+// A reply that the library cannot read ends one request, however it is reached, and
+// says so in the log.
+func TestMalformedFTPReplies(t *testing.T) {
+	url := (&script{replies: map[string]string{"PWD": `257 "`}}).start(t)
+	w := newWorld(t)
+	if resp, _ := w.ask("GET", url+"/robots.txt"); shape(resp) != "502 http_protocol_error" {
+		t.Errorf("robots.txt itself: %s", shape(resp))
+	}
+	w.log.wait(t, `"message":"request"`, "malformed FTP reply")
+	if resp, body := w.ask("GET", url+"/file"); shape(resp) != "403 http_request_denied" || !strings.Contains(body, "malformed FTP reply") {
+		t.Errorf("a file: %s %s", shape(resp), body)
+	}
+}
+
+// FuzzFTPServer has a server say anything, a piece for each command: whatever it
+// says, the request ends with a response or an error, and nothing is left open.
+func FuzzFTPServer(f *testing.F) {
+	const login = "220 ready\n%331 password\n%230 welcome\n%500 no FEAT\n%200 type\n%257 \"/\"\n%"
+	for _, replies := range []string{
+		"", "220", "%%", login,
+		login + "213 4\n%229 (|||PORT|)\n%150 comes\n226 done\n",
+		login + "550 no size\n%229 (|||PORT|)\n%150 comes\n226 done\n",
+		login + "250 there\n%500 no\n%227 x (1,2,3,4,HIGH,LOW)\n%150 comes\n226 done\n",
+		login + "213 4\n%500 no\n%227 x )(\n", login + "213 4\n%229 |||\n", login + "213 4\n%500 no\n%227 ()\n",
+		"220 ready\n%331 password\n%230 welcome\n%211-features\n MDTM\n MLST\n PRET\n UTF8\n211 end\n%200 type\n%202 always\n%257 \"\n",
+		"220-" + strings.Repeat("x", 1<<10), "999 \n", "100 \n", "220 ready\n%230 in\n%211-\n\n211 \n%200\n",
+	} {
+		f.Add(replies, "text", false)
+		f.Add(replies, "drwxr-xr-x 2 0 0 4096 Jan 1 12:22 ..\r\n-rw-r--r-- 1 0 0 1 Jan 1 12:22 name\r\n", true)
+		f.Add(replies, "Type=file;Size=1; name\n;  \n= ;\n01-02-06  03:04PM <DIR> x\n", true)
+	}
+	upstream := proxy.DefaultUpstream()
+	upstream.ResponseHeaderTimeout = 20 * time.Millisecond // for a server that waits for a command while its reply lacks an end
+	transport, err := proxy.NewTransport(upstream)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, replies, data string, list bool) {
+		s := newSayer(t, replies, data)
+		path := "/file"
+		if list {
+			path = "/list/"
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "ftp://"+s.control.Addr().String()+path, nil)
+		must(t, err)
+		resp, err := transport.RoundTrip(r)
+		if (resp == nil) == (err == nil) {
+			t.Fatalf("both or none of %v and %v", resp, err)
+		}
+		if err == nil {
+			n, err := io.Copy(io.Discard, resp.Body)
+			if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
+				t.Errorf("%d octets of %d", n, resp.ContentLength)
+			}
+			must(t, resp.Body.Close())
+		}
+		s.left(t)
+	})
+}
+
+// sayer is an FTP server for one client, that says a piece of a text after each
+// command and another text on its data connections.
+type sayer struct {
+	control, data net.Listener
+	ended         sync.WaitGroup // when the client has closed what it opened
+}
+
+func newSayer(t *testing.T, replies, data string) *sayer {
+	s := &sayer{}
+	for _, l := range []*net.Listener{&s.control, &s.data} {
+		var err error
+		*l, err = net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+	}
+	port := s.data.Addr().(*net.TCPAddr).Port
+	replies = strings.NewReplacer("PORT", strconv.Itoa(port), "HIGH", strconv.Itoa(port/256), "LOW", strconv.Itoa(port%256)).Replace(replies)
+	s.ended.Go(func() {
+		conn, err := s.control.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		lines := bufio.NewScanner(conn)
+		for piece := range strings.SplitSeq(replies, "%") {
+			io.WriteString(conn, piece)
+			if !lines.Scan() {
+				return
+			}
+		}
+	})
+	s.ended.Go(func() {
+		for {
+			conn, err := s.data.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(conn, data)
+			conn.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, conn)
+			conn.Close()
+		}
+	})
+	return s
+}
+
+// left waits until the client has closed its connections.
+func (s *sayer) left(t *testing.T) {
+	t.Helper()
+	s.control.Close()
+	s.data.Close()
+	left := make(chan struct{})
+	go func() { s.ended.Wait(); close(left) }()
+	select {
+	case <-left:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a connection stays open")
 	}
 }
 
