@@ -107,16 +107,16 @@ type crawled struct {
 	Protocol string
 }
 
-// scrapy runs the spider in testdata from these pages on.
-func (w *world) scrapy(agent string, from ...string) map[string]crawled {
+// scrapy runs the spider in testdata from these pages on, parted by commas.
+func (w *world) scrapy(agent, from string, settings ...string) map[string]crawled {
 	w.t.Helper()
 	scrapy, err := exec.LookPath("scrapy")
 	if err != nil {
 		w.t.Skip("there is no scrapy; install the package python3-scrapy, as make deps does")
 	}
 	pages := filepath.Join(w.t.TempDir(), "pages.json")
-	run := exec.Command(scrapy, "runspider", filepath.Join("testdata", "spider.py"),
-		"-a", "pages="+strings.Join(from, ","), "-O", pages, "-s", "USER_AGENT="+agent)
+	run := exec.Command(scrapy, append([]string{"runspider", filepath.Join("testdata", "spider.py"),
+		"-a", "pages=" + from, "-O", pages, "-s", "USER_AGENT=" + agent}, settings...)...)
 	run.Env = append(w.clientEnv(), "PYTHONDONTWRITEBYTECODE=1")
 	if out, err := run.CombinedOutput(); err != nil {
 		w.t.Fatalf("scrapy: %v\n%s", err, out)

@@ -86,7 +86,7 @@ var (
 func TestScrapyObeys(t *testing.T) {
 	w := start(t)
 	plain, secure := newOrigin(t, "http", shop(), shopPage), newOrigin(t, "h2", shop(), shopPage)
-	found := w.scrapy("ExampleBot/1.0 (+https://example.org/bot)", plain.URL+"/", secure.URL+"/")
+	found := w.scrapy("ExampleBot/1.0 (+https://example.org/bot)", plain.URL+"/,"+secure.URL+"/")
 	for _, o := range []*origin{plain, secure} {
 		for _, path := range shopAllowed {
 			if got := found[o.URL+path]; got.Status != 200 || got.Refused != "" {

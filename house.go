@@ -84,6 +84,9 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 // openServer makes the proxy that cfg describes. It is the caller's to shut down,
 // before the house.
 func (h *house) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy.Server, error) {
+	for _, warning := range cfg.Warnings() {
+		h.log.Warn().Msg(warning.Error())
+	}
 	var err error
 	if h.pacer, err = pace.New(cfg.Pace, cfg.Cache.SharedAt(), h.log, h.metrics); err != nil {
 		return nil, nil, err

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"robotsproxy/proxy/pace"
 )
 
 // starts notes when a site was asked for pages, by whatever tells them apart.
@@ -134,7 +136,7 @@ func TestFiftySpiders(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	w := start(t, "pace: {max_wait: 1s}")
 	for _, door := range doors {
-		site := newOrigin(t, door.origin, says("User-agent: *\nRequest-rate: 1/1m\nDisallow: /private\n"), nil)
+		site := newOrigin(t, door.origin, says("User-agent: OwnBot\nUser-agent: *\nRequest-rate: 1/1m\nDisallow: /private\n"), nil)
 		get := func(path string, args ...string) reply { return w.curl(append(args, door.option, site.URL+path)...) }
 		wantRefused(t, get("/private"), "Disallow: /private") // takes no turn
 		if r := get("/robots.txt"); r.status != 200 {
@@ -155,17 +157,70 @@ func TestTooManyRequests(t *testing.T) {
 		if r := get("/robots.txt"); r.status != 200 {
 			t.Errorf("%s: robots.txt: status %d", door.name, r.status)
 		}
-		if r := get("/3", "-A", "Other/1"); r.status != 200 {
-			t.Errorf("%s: another agent: status %d", door.name, r.status)
+		if r := get("/3", "-A", "Other/1"); r.status != 429 {
+			t.Errorf("%s: another name: status %d", door.name, r.status)
+		}
+		if r := get("/3", "-A", "OwnBot/1"); r.status != 200 {
+			t.Errorf("%s: another group: status %d", door.name, r.status)
 		}
 		wantSame(t, "pages", site.pages(), []string{"/1", "/3"})
 		line := w.log.wait(t, w.exited, `"url":"`+site.URL+`/2"`)
 		line.want(t, "status", 429, "verdict", "allowed")
-		if why, _ := line["error"].(string); !strings.Contains(why, "not come within max_wait (1s)") {
+		if why, _ := line["error"].(string); !strings.Contains(why, "within pace.max_wait (1s): the delay between two requests is 1m0s; ask again in") {
 			t.Errorf("%s: logged %v", door.name, line)
 		}
 	}
-	w.wantMetric("robotsproxy_paced_refused_total", fmt.Sprint(len(doors)))
+	w.wantMetric("robotsproxy_paced_refused_total", fmt.Sprint(2*len(doors)))
+}
+
+// What a 429 says is true, and names the mend.
+func TestWhatTooManyRequestsSays(t *testing.T) {
+	w := start(t, "pace: {max_wait: 1s}")
+	if lines := w.log.lines(`"level":"warn"`, "robotsproxy.yaml:1:18: pace.max_wait: 1s is shorter than max_crawl_delay (1m0s)"); len(lines) != 1 {
+		t.Errorf("warned of a short max_wait: %q; the log:\n%s", lines, w.log)
+	}
+	slow := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 40\n"), nil)
+	pausing := newOrigin(t, "http", shop(), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(503)
+	})
+	for site, wants := range map[string][]string{
+		slow.URL + "/a":             {"the delay between two requests is 40s", "raise pace.max_wait to 40s or more"},
+		pausing.URL + "/products/1": {"the origin has asked for a pause (Retry-After)", "Until then the origin wants no requests"},
+	} {
+		w.curl(site)
+		r := w.curl(site)
+		for _, want := range wants {
+			if r.status != 429 || !strings.Contains(r.body, want) || strings.Contains(r.body, "Fewer requests") {
+				t.Errorf("status %d; it says\n%s\nwant %q", r.status, r.body, want)
+			}
+		}
+	}
+}
+
+// Scrapy asks for eight pages at once and, as its users have it, tries a 429 again at
+// once, twice. It gets all pages of a site that states a Crawl-delay of 20 seconds. All
+// times but Scrapy's own are a fiftieth of the true ones.
+func TestScrapyWaitsForItsTurns(t *testing.T) {
+	w := start(t, fmt.Sprintf("pace: {max_wait: %v}", pace.Defaults().MaxWait/50))
+	var links strings.Builder
+	for i := range 7 {
+		fmt.Fprintf(&links, "<a href=/%d>", i)
+	}
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.4\n"), func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/" {
+			io.WriteString(w, links.String())
+		}
+	})
+	for url, page := range w.scrapy("ExampleBot/1.0", site.URL+"/", "-s", "RETRY_ENABLED=1") {
+		if page.Status != 200 {
+			t.Errorf("%s: status %d", url, page.Status)
+		}
+	}
+	if got := site.pages(); len(got) != 8 {
+		t.Errorf("it has the pages %q, want all eight", got)
+	}
 }
 
 // A site that asks for a pause has it.

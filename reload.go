@@ -70,6 +70,9 @@ func (r *reloader) apply() error {
 	r.keeper.SetOptions(cfg.Robots)
 	r.pacer.SetOptions(cfg.Pace)
 	zerolog.SetGlobalLevel(level)
+	for _, warning := range cfg.Warnings() {
+		r.log.Warn().Msg(warning.Error())
+	}
 	r.current = cfg
 	return nil
 }

@@ -14,7 +14,8 @@ func validateCommand() *cobra.Command {
 		Use:   "validate --config FILE",
 		Short: "Say what is wrong with a configuration",
 		Long: `Say all that is wrong with a configuration, one mistake a line: file, line, column and
-the mend. Exit code: 0 it is valid, 2 it is not.`,
+the mend. What is valid and would still refuse requests for nothing is a warning.
+Exit code: 0 it is valid, 2 it is not.`,
 		Example: `  robotsproxy validate --config robotsproxy.yaml`,
 		Args:    cobra.NoArgs,
 	}
@@ -24,8 +25,12 @@ the mend. Exit code: 0 it is valid, 2 it is not.`,
 		if !given {
 			return exit{exitUsage, errors.New("no configuration to validate; name one with --config FILE")}
 		}
-		if _, err := loadConfig(cmd, config.Default()); err != nil {
+		cfg, err := loadConfig(cmd, config.Default())
+		if err != nil {
 			return err
+		}
+		for _, warning := range cfg.Warnings() {
+			fmt.Fprintln(cmd.ErrOrStderr(), config.Error{Place: warning.Place, Message: "warning: " + warning.Message})
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", file)
 		return nil

@@ -43,7 +43,13 @@ type Config struct {
 	Pace            pace.Options      `yaml:"pace"`
 	Upstream        proxy.Upstream    `yaml:"upstream"`
 	Limits          proxy.Limits      `yaml:"limits"`
+
+	warnings []Error
 }
+
+// Warnings says what was valid when the configuration was loaded, and still refuses
+// requests for nothing: with its place, and the mend.
+func (c Config) Warnings() []Error { return c.warnings }
 
 // HTTPS says how TLS is read.
 type HTTPS struct {

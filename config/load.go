@@ -69,6 +69,10 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 		d.invalid(err)
 	}
 	if len(d.errs) == 0 {
+		for _, warning := range c.Pace.Warnings() {
+			key, message, _ := strings.Cut("pace."+warning, ": ")
+			c.warnings = append(c.warnings, faultOf(key, d.placeOf(key), message))
+		}
 		return c, nil
 	}
 	line := func(e Error) int {
@@ -101,29 +105,36 @@ func (d *decoder) setting(s Setting, v reflect.Value) {
 	}
 }
 
-// invalid gives an error of Validate the place of the key that it begins
-// with, else that of the nearest section above it. A key that could not be
-// read has had its error.
+// invalid gives an error of Validate the place of the key that it begins with. A
+// key that could not be read has had its error.
 func (d *decoder) invalid(err error) {
 	key, message, _ := strings.Cut(err.Error(), ": ")
 	if d.failed[key] {
 		return
 	}
-	place := d.places[""]
-	for above := key; above != ""; above = above[:max(0, strings.LastIndexAny(above, ".["))] {
-		if found, ok := d.places[above]; ok {
-			place = found
-			break
-		}
-	}
-	d.fail(key, place, message)
+	d.fail(key, d.placeOf(key), message)
 }
 
-// fail notes a fault of key, which a setting's own name makes plain.
+// placeOf is the place of a key, else that of the nearest section above it.
+func (d *decoder) placeOf(key string) Place {
+	for above := key; above != ""; above = above[:max(0, strings.LastIndexAny(above, ".["))] {
+		if found, ok := d.places[above]; ok {
+			return found
+		}
+	}
+	return d.places[""]
+}
+
+// fail notes a fault of key.
 func (d *decoder) fail(key string, at Place, message string) {
 	d.failed[key] = true
+	d.errs = append(d.errs, faultOf(key, at, message))
+}
+
+// faultOf names the key in the message, but where a setting's own name makes it plain.
+func faultOf(key string, at Place, message string) Error {
 	if key != "" && (at.Line > 0 || at.Source == "") {
 		message = key + ": " + message
 	}
-	d.errs = append(d.errs, Error{at, message})
+	return Error{at, message}
 }

@@ -50,14 +50,15 @@ func refusal(v *gate.Verdict, now time.Time) answer {
 }
 
 // tooMany tells a client that its turn at an origin comes too late.
-func tooMany(v *gate.Verdict, wait time.Duration, why error) answer {
-	seconds := int(math.Ceil(wait.Seconds()))
+func tooMany(p *gate.Passage) answer {
+	late := p.Late()
+	seconds := int(math.Ceil(late.Wait.Seconds()))
 	return answer{
 		status:  http.StatusTooManyRequests,
 		kind:    "http_request_denied",
-		details: "pace at " + v.Origin + ": " + why.Error(),
-		advice:  "Retry-After says when to ask again. Fewer requests at once would not be refused.",
-		verdict: v,
+		details: "pace at " + p.Origin + ": " + late.Error(),
+		advice:  late.Advice(),
+		verdict: &p.Verdict,
 		header:  http.Header{"Retry-After": {strconv.Itoa(max(seconds, 1))}},
 	}
 }

@@ -167,8 +167,8 @@ func (s *Server) loop() answer {
 // refuse answers what the gate does not let through. An error says that the origin
 // is one that this proxy does not go to, which is no fault of the origin's.
 func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
-	if wait, why := p.Late(); why != nil {
-		return tooMany(&p.Verdict, wait, why), nil
+	if p.Late() != nil {
+		return tooMany(p), nil
 	}
 	if p.Reason == gate.Unreachable {
 		if err := s.transport.Forbids(r.Context(), p.Target.Origin); err != nil {

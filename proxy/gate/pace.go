@@ -1,10 +1,10 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
@@ -44,7 +44,7 @@ func (p *Passage) request() pace.Request {
 	return pace.Request{
 		Origin:   p.Origin,
 		Identity: p.Identity,
-		Agent:    p.Agent,
+		Group:    cmp.Or(p.Group, "*"), // without a group it is one of everyone's
 		Delay:    p.delay,
 		Stated:   p.CrawlDelay != nil,
 	}
@@ -55,13 +55,8 @@ func (p *Passage) request() pace.Request {
 func (p *Passage) Admits() bool { return p.late == nil && p.Verdict.Admits() }
 
 // Late says why the request is refused although its verdict admits it: its turn would
-// come too late, after wait. nil if that is not so.
-func (p *Passage) Late() (wait time.Duration, why error) {
-	if p.late == nil {
-		return 0, nil
-	}
-	return p.late.Wait, p.late
-}
+// come too late. nil if that is not so.
+func (p *Passage) Late() *pace.Late { return p.late }
 
 // Answered tells what the origin said to the request: with 429 and 503 it may ask
 // for a pause (RFC 9110 10.2.3, RFC 6585 4), which its bot's further requests keep.

@@ -107,6 +107,46 @@ func TestWhatIsPaced(t *testing.T) {
 	}
 }
 
+// What a client calls itself gives it no turns of its own, where robots.txt has no
+// group of that name.
+func TestTurnsGoByTheGroup(t *testing.T) {
+	agents := []string{"First/1.0", "Second/1.0", "", "Mozilla/5.0 (compatible; Third/1; +http://a.example)"}
+	byDefault := func(o *pace.Options) { o.DefaultDelay = 3 * time.Second }
+	const apart = 3 * time.Second
+	for name, test := range map[string]struct {
+		policy *policy.Policy
+		want   [4]time.Duration // when each agent starts
+	}{
+		"everyone's group":        {rules("User-agent: *\nCrawl-delay: 3\n"), [4]time.Duration{0, apart, 2 * apart, 3 * apart}},
+		"a group of one's own":    {rules("User-agent: second\nUser-agent: third\nUser-agent: *\nCrawl-delay: 3\n"), [4]time.Duration{0, 0, apart, 0}},
+		"no group, and a default": {rules("User-agent: Fourth\nDisallow: /\n"), [4]time.Duration{0, apart, 2 * apart, 3 * apart}},
+		"no robots.txt":           {&policy.Policy{Outcome: policy.Unavailable, AllowAll: true}, [4]time.Duration{0, apart, 2 * apart, 3 * apart}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newPacedGate(t, gate.Rules{}, test.policy, zerolog.Nop(), byDefault)
+				var started [4]time.Duration
+				begun := time.Now()
+				for i, agent := range agents {
+					go func() {
+						p, err := g.Admit(context.Background(), ask(t, "https://example.com/", agent))
+						if err != nil {
+							t.Error(err)
+						}
+						started[i] = time.Since(begun)
+						p.Done(200, 0, nil)
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(time.Hour)
+				if started != test.want {
+					t.Errorf("they start after %v, want %v", started, test.want)
+				}
+			})
+		})
+	}
+}
+
 // A request whose turn comes too late is refused, and said to be: its verdict is not
 // what refuses it.
 func TestLatePassage(t *testing.T) {
@@ -117,9 +157,9 @@ func TestLatePassage(t *testing.T) {
 		defer g.Watch(func(d gate.Decision) { seen = append(seen, d) })()
 		waits(t, g, "https://example.com/", "https://example.com/a")
 		p, err := g.Admit(context.Background(), ask(t, "https://example.com/b", "ExampleBot/1.0"))
-		wait, why := p.Late()
-		if err != nil || p.Admits() || p.Judgment != gate.Allowed || wait != 2500*time.Millisecond || why == nil {
-			t.Errorf("%v, admits %v, %s, %v, %v", err, p.Admits(), p.Judgment, wait, why)
+		late := p.Late()
+		if err != nil || p.Admits() || p.Judgment != gate.Allowed || late == nil || late.Wait != 2500*time.Millisecond {
+			t.Errorf("%v, admits %v, %s, %v", err, p.Admits(), p.Judgment, late)
 		}
 		p.Done(429, 0, nil)
 		if len(seen) != 3 || seen[0].Refused || !seen[1].Refused || !seen[2].Refused || !strings.Contains(seen[2].Error, "ask again in 2.5s") {

@@ -19,7 +19,7 @@ import (
 // The keys. Both expire by themselves. What they are for is hashed, as it may be
 // long.
 const (
-	turnsKey = "robotsproxy:turns:" // + origin, identity and agent: a sorted set, who has a turn by when it is
+	turnsKey = "robotsproxy:turns:" // + origin, identity and group: a sorted set, who has a turn by when it is
 	holdKey  = "robotsproxy:hold:"  // + origin and identity: until when requests are held
 )
 
@@ -67,6 +67,7 @@ func newFleet(redisURL string, log zerolog.Logger) (*fleet, error) {
 type turn struct {
 	key, token string
 	wait       time.Duration // until it comes, when it was taken
+	hold       time.Duration // until the origin's hold is over, then; not above 0: it has none
 	comes      time.Time     // by the clock of this process
 }
 
@@ -74,15 +75,16 @@ type turn struct {
 // and takes it unless it is too far off. That may be a turn which was given back: else
 // clients that leave and come again would fill all time with turns that nobody uses.
 // It gives how long it is until then, also a second time to one whose first answer was
-// lost. A turn is kept until the delay after it is over. All times are milliseconds.
+// lost, and until the origin's hold is over. A turn is kept until the delay after it is over. All times are milliseconds.
 var takeScript = redis.NewScript(`
 local token, delay, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held = tonumber(KEYS[2] and redis.call('GET', KEYS[2]) or 0)
 local slot = tonumber(redis.call('ZSCORE', KEYS[1], token) or nil)
 if not slot then
 	redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - delay)
-	slot = math.max(now, tonumber(KEYS[2] and redis.call('GET', KEYS[2]) or 0))
+	slot = math.max(now, held)
 	local taken = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 	for i = 2, #taken, 2 do
 		if taken[i] - slot >= delay then
@@ -95,7 +97,7 @@ if not slot then
 		redis.call('PEXPIRE', KEYS[1], math.max(slot, taken[#taken] or 0) - now + delay)
 	end
 end
-return slot - now`)
+return {slot - now, held - now}`)
 
 // holdScript lengthens a hold, but shortens none.
 var holdScript = redis.NewScript(`
@@ -109,15 +111,18 @@ return 1`)
 // take takes the next turn; one that is further off than MaxWait is not taken. nil
 // means that Redis is away.
 func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
-	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Agent), token: rand.Text()}
+	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Group), token: rand.Text()}
 	keys := []string{t.key}
 	if opts.RetryAfter {
 		keys = append(keys, holdKey+hashed(r.Origin, r.Identity))
 	}
 	answered := f.ask(func(ctx context.Context) error {
-		ms, err := takeScript.Run(ctx, f.client, keys, t.token, milliseconds(delay), opts.MaxWait.Milliseconds()).Int64()
-		t.wait = time.Duration(ms) * time.Millisecond
-		return err
+		ms, err := takeScript.Run(ctx, f.client, keys, t.token, milliseconds(delay), opts.MaxWait.Milliseconds()).Int64Slice()
+		if err != nil {
+			return err
+		}
+		t.wait, t.hold = time.Duration(ms[0])*time.Millisecond, time.Duration(ms[1])*time.Millisecond
+		return nil
 	})
 	if !answered {
 		return nil

@@ -94,18 +94,18 @@ func TestFleetTakesTurns(t *testing.T) {
 	want("the last are given back, in any order", 3*delay)
 
 	other := r
-	other.Agent = "Other"
+	other.Group = "Other"
 	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
-		t.Errorf("another agent: %+v", turn)
+		t.Errorf("another group: %+v", turn)
 	}
 	one.hold(&r, 3*time.Minute)
 	one.hold(&r, time.Minute)
-	other.Agent = "Third"
-	if turn := two.take(&other, delay, &opts); turn == nil || !near(turn.wait, 3*delay) {
+	other.Group = "Third"
+	if turn := two.take(&other, delay, &opts); turn == nil || !near(turn.wait, 3*delay) || turn.hold != turn.wait {
 		t.Errorf("a hold: %+v", turn)
 	}
 	opts.RetryAfter = false
-	other.Agent = "Fourth"
+	other.Group = "Fourth"
 	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
 		t.Errorf("a hold that is not heeded: %+v", turn)
 	}
@@ -122,9 +122,9 @@ func TestFleetAskedTwice(t *testing.T) {
 	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
 	f := newShared(t, url, zerolog.Nop()).fleet
 	for i, token := range []string{"a", "b", "b", "a", "c"} {
-		ms, err := takeScript.Run(context.Background(), f.client, []string{"turns", "hold"}, token, 60_000, 600_000).Int64()
+		ms, err := takeScript.Run(context.Background(), f.client, []string{"turns", "hold"}, token, 60_000, 600_000).Int64Slice()
 		want := []time.Duration{0, 1, 1, 0, 2}[i] * time.Minute
-		if got := time.Duration(ms) * time.Millisecond; err != nil || !near(got, want) {
+		if got := time.Duration(ms[0]) * time.Millisecond; err != nil || !near(got, want) {
 			t.Errorf("%s: %v, %v; want %v", token, got, err, want)
 		}
 	}
@@ -136,7 +136,6 @@ func TestFleetLeaving(t *testing.T) {
 	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
 	p := newShared(t, url, zerolog.Nop())
 	r := of(20 * time.Second)
-	r.Agent = "bot" // in lower case, as it is there
 	if _, err := p.Wait(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -146,10 +145,10 @@ func TestFleetLeaving(t *testing.T) {
 		t.Errorf("one that leaves: %v", err)
 	}
 	p.mu.Lock()
-	p.hold(p.siteOf(&r), time.Now().Add(time.Minute))
+	p.hold(p.siteOf(&r), time.Now().Add(10*time.Minute))
 	p.mu.Unlock()
 	var late *Late
-	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || !near(late.Wait, time.Minute) {
+	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || late.Cause != Held || !near(late.Wait, 10*time.Minute) {
 		t.Errorf("one that is held: %v", err)
 	}
 	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil || !near(turn.wait, r.Delay) {
@@ -162,7 +161,6 @@ func TestFleetMovesUp(t *testing.T) {
 	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
 	p, other := newShared(t, url, zerolog.Nop()), newShared(t, url, zerolog.Nop())
 	r := of(10 * time.Second)
-	r.Agent = "bot"
 	var (
 		all   sync.WaitGroup
 		leave [4]context.CancelFunc
@@ -183,12 +181,12 @@ func TestFleetMovesUp(t *testing.T) {
 	}
 	leave[1]()
 	waiting(2)
-	for p.fleet.client.ZCard(context.Background(), turnsKey+hashed(r.Origin, r.Identity, r.Agent)).Val() != 3 {
+	for p.fleet.client.ZCard(context.Background(), turnsKey+hashed(r.Origin, r.Identity, r.Group)).Val() != 3 {
 		time.Sleep(time.Millisecond)
 	}
 	p.mu.Lock()
 	var arrived time.Time
-	waiters := &p.sites[r.site()].lanes[sha256.Sum256([]byte(r.Agent))].waiters
+	waiters := &p.sites[r.site()].lanes[sha256.Sum256([]byte(r.Group))].waiters
 	for i, at := 1, waiters.Front(); at != nil; i, at = i+1, at.Next() {
 		w := at.Value.(*waiter)
 		if wait := time.Until(w.slot.comes); !w.arrived.After(arrived) || !near(wait, time.Duration(i)*r.Delay) {

@@ -11,7 +11,7 @@ import (
 // is nothing more to know.
 type site struct {
 	key      siteKey
-	lanes    map[sum]*lane // by agent
+	lanes    map[sum]*lane // by group
 	inFlight int           // requests that have started, as far as they are counted
 	stalled  []*lane       // those whose first request waits for a place, in that order
 
@@ -19,13 +19,13 @@ type site struct {
 	letGo *time.Timer // ends the hold
 }
 
-// lane is where the requests of one agent wait, in the order in which they came.
+// lane is where the requests of one group wait, in the order in which they came.
 // Whatever they wait for, it is the first alone that does: when it has started, or
 // left, the next is the first. So the lane has one timer.
 type lane struct {
 	pacer *Pacer
 	site  *site
-	agent sum
+	group sum
 
 	waiters list.List     // of *waiter
 	delays  time.Duration // of all waiters
@@ -68,17 +68,17 @@ func (p *Pacer) tidy(s *site) {
 
 // join puts a request in its lane, unless it would wait too long.
 func (p *Pacer) join(r *Request, w *waiter) *lane {
-	agent := sum(sha256.Sum256([]byte(r.Agent)))
+	group := sum(sha256.Sum256([]byte(r.Group)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.siteOf(r)
-	l := s.lanes[agent]
+	l := s.lanes[group]
 	if l == nil {
-		l = &lane{pacer: p, site: s, agent: agent}
-		s.lanes[agent] = l
+		l = &lane{pacer: p, site: s, group: group}
+		s.lanes[group] = l
 	}
 	if wait := l.estimate(w).Sub(w.arrived); wait > w.most {
-		w.turn <- &Late{wait, w.most}
+		w.turn <- w.late(wait, s.held.Sub(w.arrived))
 	} else {
 		l.add(w)
 	}
@@ -224,8 +224,8 @@ func (l *lane) end() {
 		l.stalled = false
 		l.site.stalled = slices.DeleteFunc(l.site.stalled, func(other *lane) bool { return other == l })
 	}
-	if l.site.lanes[l.agent] == l {
-		delete(l.site.lanes, l.agent)
+	if l.site.lanes[l.group] == l {
+		delete(l.site.lanes, l.group)
 		l.pacer.tidy(l.site)
 	}
 }
@@ -310,7 +310,9 @@ func (l *lane) refuseLate() {
 			continue
 		}
 		l.drop(w)
-		w.turn <- &Late{start.Sub(now), w.most}
+		late := w.late(start.Sub(w.arrived), l.site.held.Sub(w.arrived))
+		late.Wait = start.Sub(now)
+		w.turn <- late
 	}
 	l.run()
 }

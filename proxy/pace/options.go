@@ -15,7 +15,9 @@ type Options struct {
 	MaxCrawlDelay time.Duration `yaml:"max_crawl_delay"`
 	// DefaultDelay is the delay where none is stated, or none is honoured.
 	DefaultDelay time.Duration `yaml:"default_delay,zero"`
-	// MaxWait is how long a request may wait. One that would wait longer is late.
+	// MaxWait is how long a request may wait. One that would wait longer is late. It
+	// should be several times any delay: Scrapy asks for eight pages at once, and takes
+	// a 429 for an answer.
 	MaxWait time.Duration `yaml:"max_wait"`
 	// RetryAfter has an origin's Retry-After hold further requests.
 	RetryAfter bool `yaml:"retry_after"`
@@ -29,7 +31,7 @@ func Defaults() Options {
 	return Options{
 		CrawlDelay:    true,
 		MaxCrawlDelay: time.Minute,
-		MaxWait:       30 * time.Second,
+		MaxWait:       5 * time.Minute,
 		RetryAfter:    true,
 	}
 }
@@ -50,6 +52,22 @@ func (o Options) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Warnings says what is valid and still refuses requests for nothing. Like an error of
+// Validate, each begins with the key that it is about.
+func (o Options) Warnings() []string {
+	var all []string
+	warn := func(key string, delay time.Duration) {
+		if o.MaxWait < delay {
+			all = append(all, fmt.Sprintf("max_wait: %v is shorter than %s (%v), so a client that asks for one page after another may get 429 each time; write %[3]v or more, or a shorter %[2]s", o.MaxWait, key, delay))
+		}
+	}
+	if o.CrawlDelay {
+		warn("max_crawl_delay", o.MaxCrawlDelay)
+	}
+	warn("default_delay", o.DefaultDelay)
+	return all
 }
 
 // longest is a delay and a wait with which sums stay within a Duration.

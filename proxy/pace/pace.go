@@ -5,8 +5,6 @@ package pace
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,26 +14,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Request is one that is to start. Those of one origin, identity and agent are
-// spaced; those of one origin and identity are held and counted together.
+// Request is one that is to start. Requests of one origin, identity and group are
+// spaced; requests of one origin and identity are held and counted together.
 type Request struct {
 	Origin   string
 	Identity string
-	Agent    string
+	// Group is the group of the robots.txt that rules the request, by its name. It is
+	// never what a client calls itself: one that changes its name takes no more turns.
+	Group string
 
 	Delay  time.Duration // that the origin's robots.txt states
 	Stated bool          // whether it does
-}
-
-// Late says that a request would have to wait for longer than it may. It has taken
-// no turn.
-type Late struct {
-	Wait time.Duration // until its turn would have come, as far as that is known
-	Max  time.Duration // how long it may wait in all
-}
-
-func (l *Late) Error() string {
-	return fmt.Sprintf("its turn does not come within max_wait (%v); ask again in %v", l.Max, l.Wait.Round(time.Millisecond))
 }
 
 // Pacer hands out turns. A request that waits costs no goroutine but its own, and
@@ -158,14 +147,13 @@ func (p *Pacer) held(r *Request) bool {
 }
 
 func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Place, error) {
-	r.Agent = strings.ToLower(r.Agent) // as robots.txt reads it (RFC 9309 2.2.1)
 	w := &waiter{delay: delay, most: opts.MaxWait, turn: make(chan error, 1)}
 	if p.fleet != nil && delay > 0 {
 		t := p.fleet.take(r, delay, opts)
 		switch {
 		case t == nil: // Redis is away
 		case t.wait > opts.MaxWait:
-			return Place{}, &Late{t.wait, opts.MaxWait}
+			return Place{}, w.late(t.wait, t.hold)
 		default:
 			t.comes = p.now().Add(t.wait)
 			w.slot = t
@@ -198,7 +186,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 			// For how long the others keep their places nobody knows. Without any, the
 			// turn is about to come.
 			if p.opts.Load().MaxInFlight > 0 {
-				return p.leave(l, w, &Late{max(delay, time.Second), opts.MaxWait})
+				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Cause: NoPlace})
 			}
 		case <-ctx.Done():
 			return p.leave(l, w, ctx.Err())
@@ -207,7 +195,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 }
 
 // Hold keeps requests to an origin from starting for so long, those that wait
-// already as well: the origin has asked for it. r's agent does not matter.
+// already as well: the origin has asked for it. r's group does not matter.
 func (p *Pacer) Hold(r Request, length time.Duration) {
 	length = min(length, longestHold)
 	p.mu.Lock()
@@ -227,5 +215,5 @@ type siteKey struct{ origin, identity string }
 
 func (r *Request) site() siteKey { return siteKey{r.Origin, r.Identity} }
 
-// sum is a name of fixed length for an agent: a client may call itself by a long one.
+// sum is a name of fixed length for a group: a robots.txt may have long ones.
 type sum [sha256.Size]byte

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ type stand struct {
 	mu      sync.Mutex
 	started []start
 	late    map[string]time.Duration
-	why     map[string]string // they are late
+	why     map[string]*Late
 	left    []string
 }
 
@@ -51,12 +52,12 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}, why: map[string]string{}}
+	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}, why: map[string]*Late{}}
 }
 
 // of is a request of one bot at a site that states a delay.
 func of(delay time.Duration) Request {
-	return Request{Origin: "https://example.com", Identity: "default", Agent: "Bot", Delay: delay, Stated: true}
+	return Request{Origin: "https://example.com", Identity: "default", Group: "bot", Delay: delay, Stated: true}
 }
 
 // ask has a request wait for its turn, and then take so long. It returns when the
@@ -73,7 +74,7 @@ func (s *stand) askFor(ctx context.Context, who string, r Request, takes time.Du
 		switch {
 		case errors.As(err, &late):
 			s.late[who] = late.Wait
-			s.why[who] = late.Error()
+			s.why[who] = late
 		case err != nil:
 			s.left = append(s.left, who)
 		default:
@@ -130,7 +131,7 @@ func TestTurnsInOrder(t *testing.T) {
 	})
 }
 
-// Each origin, identity and agent has turns of its own.
+// Each origin, identity and group has turns of its own.
 func TestLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)
@@ -141,13 +142,11 @@ func TestLanes(t *testing.T) {
 		other.Identity = "images"
 		s.ask("identity", other, 0)
 		other = of(second)
-		other.Agent = "Other"
-		s.ask("agent", other, 0)
+		other.Group = "other"
+		s.ask("group", other, 0)
 		s.ask("a", of(second), 0)
 		s.ask("b", of(second), 0)
-		other.Agent = "bOT" // is Bot
-		s.ask("c", other, 0)
-		s.wantStarts(start{"a", 0}, start{"agent", 0}, start{"identity", 0}, start{"origin", 0}, start{"b", second}, start{"c", 2 * second})
+		s.wantStarts(start{"a", 0}, start{"group", 0}, start{"identity", 0}, start{"origin", 0}, start{"b", second})
 	})
 }
 
@@ -196,6 +195,103 @@ func TestMaxWait(t *testing.T) {
 			t.Errorf("%v late requests were counted", got)
 		}
 	})
+}
+
+// What keeps a request from its turn decides what its client is told, and what would
+// mend it.
+func TestWhyLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		options func(*Options)
+		delay   time.Duration
+		hold    time.Duration
+		before  int // requests
+		want    Late
+		says    string
+		advises string
+	}{
+		"many at once": {
+			delay: 8 * second, before: 2,
+			want: Late{Wait: 16 * second, Max: 10 * second, Delay: 8 * second, Cause: Crowd},
+			says: "other requests are before it; ask again in 16s", advises: "Fewer requests at once",
+		},
+		"one after another, and a long delay": {
+			delay: 40 * second, before: 1,
+			want: Late{Wait: 40 * second, Max: 10 * second, Delay: 40 * second, Cause: LongDelay},
+			says: "the delay between two requests is 40s; ask again in 40s", advises: "raise pace.max_wait to 40s",
+		},
+		"a pause that the origin asked for": {
+			hold: time.Minute,
+			want: Late{Wait: time.Minute, Max: 10 * second, Cause: Held},
+			says: "the origin has asked for a pause (Retry-After); ask again in 1m0s", advises: "the origin wants no requests",
+		},
+		"a short pause and many at once": {
+			delay: 6 * second, hold: 5 * second, before: 1,
+			want: Late{Wait: 11 * second, Max: 10 * second, Delay: 6 * second, Cause: Crowd},
+			says: "other requests are before it", advises: "Fewer requests at once",
+		},
+		"requests that do not end": {
+			options: func(o *Options) { o.MaxInFlight = 1 }, before: 1,
+			want: Late{Wait: second, Max: 10 * second, Cause: NoPlace},
+			says: "pace.max_in_flight others have not ended", advises: "a larger pace.max_in_flight",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStand(t, func(o *Options) {
+					o.MaxWait = 10 * second
+					if test.options != nil {
+						test.options(o)
+					}
+				})
+				s.Hold(of(test.delay), test.hold)
+				for i := range test.before {
+					s.ask(fmt.Sprint(i), of(test.delay), time.Minute)
+				}
+				s.ask("late", of(test.delay), 0)
+				time.Sleep(10 * second)
+				synctest.Wait()
+				late := s.why["late"]
+				if late == nil || *late != test.want {
+					t.Fatalf("it is told %+v, want %+v", late, test.want)
+				}
+				if got := late.Error(); !strings.Contains(got, "within pace.max_wait (10s): "+test.says) {
+					t.Errorf("it says %q, want %q", got, test.says)
+				}
+				if got := late.Advice(); !strings.Contains(got, test.advises) {
+					t.Errorf("it advises %q, want %q", got, test.advises)
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   []string // parts of the warnings
+	}{
+		"the defaults":                   {func(*Options) {}, nil},
+		"a stated delay is longer":       {func(o *Options) { o.MaxWait = 59 * second }, []string{"max_wait: 59s is shorter than max_crawl_delay (1m0s)"}},
+		"a stated delay is as long":      {func(o *Options) { o.MaxWait = time.Minute }, nil},
+		"no stated delay is honoured":    {func(o *Options) { o.MaxWait, o.CrawlDelay = second, false }, nil},
+		"the default delay is longer":    {func(o *Options) { o.DefaultDelay = time.Hour }, []string{"max_wait: 5m0s is shorter than default_delay (1h0m0s)"}},
+		"both are longer than one wait":  {func(o *Options) { o.MaxWait, o.DefaultDelay = second, time.Hour }, []string{"max_crawl_delay", "default_delay"}},
+		"a longer one is never honoured": {func(o *Options) { o.MaxWait, o.MaxCrawlDelay = 10*second, 10*second }, nil},
+	} {
+		opts := Defaults()
+		test.change(&opts)
+		got := opts.Warnings()
+		if len(got) != len(test.want) {
+			t.Errorf("%s: %q", name, got)
+			continue
+		}
+		for i := range got {
+			if !strings.Contains(got[i], test.want[i]) {
+				t.Errorf("%s: %q, want %q", name, got[i], test.want[i])
+			}
+		}
+	}
 }
 
 // Those behind a client that leaves move up, wherever it stood.
@@ -272,7 +368,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("late are %v", s.late) // b may go at 9, c at 11 had waited for too long
 		}
 		free := of(0) // is held too
-		free.Agent = "Other"
+		free.Group = "Other"
 		s.ask("free", free, 0)
 		s.ask("free too", free, 0)
 		other := free
@@ -379,7 +475,7 @@ func TestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxInFlight, o.MaxWait = 2, 10*second })
 		free, other, elsewhere := of(0), of(0), of(0)
-		other.Agent = "Other"
+		other.Group = "Other"
 		elsewhere.Origin = "http://example.com"
 		s.ask("a", free, 3*second)
 		s.ask("b", other, 5*second) // counts with the others of its identity
@@ -393,8 +489,8 @@ func TestInFlight(t *testing.T) {
 		leave()
 		s.ask("e", free, 0)
 		s.wantStarts(start{"a", 0}, start{"b", 0}, start{"elsewhere", 0}, start{"c", 3 * second}, start{"d", 5 * second}, start{"e", 10*second + second/2})
-		if s.late["waits too long"] != second || s.why["waits too long"] != "its turn does not come within max_wait (10s); ask again in 1s" {
-			t.Errorf("late are %v, %v", s.late, s.why)
+		if s.late["waits too long"] != second {
+			t.Errorf("late are %v", s.late)
 		}
 	})
 }
@@ -406,7 +502,7 @@ func TestInFlightAndLeaving(t *testing.T) {
 		s.ask("a", of(0), time.Minute)
 		for i := range 10 {
 			r := of(0)
-			r.Agent = fmt.Sprint(i)
+			r.Group = fmt.Sprint(i)
 			ctx, leave := context.WithCancel(context.Background())
 			s.askFor(ctx, "leaves", r, 0)
 			leave()
@@ -484,7 +580,7 @@ func TestHoldsEndWithRetryAfter(t *testing.T) {
 		s.ask("b", of(2*second), 0)
 		s.ask("c", of(2*second), 0)
 		free := of(0)
-		free.Agent = "Other"
+		free.Group = "Other"
 		s.ask("free", free, 0)
 		idle := of(0)
 		idle.Origin = "http://example.com"

@@ -1,0 +1,71 @@
+package pace
+
+import (
+	"fmt"
+	"time"
+)
+
+// Late says that a request would have to wait for longer than it may, and why. It has
+// taken no turn.
+type Late struct {
+	Wait  time.Duration // until its turn would have come, as far as that is known
+	Max   time.Duration // how long it may wait in all: max_wait
+	Delay time.Duration // between two requests
+	Cause Cause
+}
+
+// Cause is what keeps a request from its turn for too long.
+type Cause int
+
+const (
+	// Crowd is too many requests that wait before it.
+	Crowd Cause = iota
+	// LongDelay is a delay longer than max_wait: of two requests in a row, the second
+	// is always late.
+	LongDelay
+	// Held is the origin's own Retry-After.
+	Held
+	// NoPlace is requests in flight that do not end: max_in_flight of them.
+	NoPlace
+)
+
+// late is what a request is told that would have to wait so long, at an origin that is
+// held for so long.
+func (w *waiter) late(wait, hold time.Duration) *Late {
+	l := &Late{Wait: wait, Max: w.most, Delay: w.delay}
+	switch {
+	case hold > w.most:
+		l.Cause = Held
+	case w.delay > w.most:
+		l.Cause = LongDelay
+	}
+	return l
+}
+
+// Error says why the request is late and when to ask again.
+func (l *Late) Error() string {
+	why := "other requests are before it"
+	switch l.Cause {
+	case LongDelay:
+		why = fmt.Sprintf("the delay between two requests is %v", l.Delay)
+	case Held:
+		why = "the origin has asked for a pause (Retry-After)"
+	case NoPlace:
+		why = "pace.max_in_flight others have not ended"
+	}
+	return fmt.Sprintf("its turn does not come within pace.max_wait (%v): %s; ask again in %v", l.Max, why, l.Wait.Round(time.Millisecond))
+}
+
+// Advice says what would mend it, in sentences for whoever runs the client.
+func (l *Late) Advice() string {
+	const again = "Retry-After says when to ask again. "
+	switch l.Cause {
+	case LongDelay:
+		return again + fmt.Sprintf("A client that asks for one page after another is refused too: raise pace.max_wait to %v or more.", l.Delay)
+	case Held:
+		return again + "Until then the origin wants no requests."
+	case NoPlace:
+		return again + "Fewer requests at once would not be refused, nor with a larger pace.max_in_flight."
+	}
+	return again + "Fewer requests at once would not be refused, nor with a longer pace.max_wait."
+}
