@@ -117,7 +117,7 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 		}
 		given := &policy.Policy{Outcome: policy.Rules, File: file}
 		rules.Overrides = nil // the file is what shall be judged by
-		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin) (*policy.Policy, error) {
+		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
 			return given, nil
 		}), nil, zerolog.Nop(), nil)
 		return g, closer(func() {}), err
@@ -130,12 +130,11 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 	return g, h, err
 }
 
-// policiesFunc is a source of policies. Fetches for check go by the program's
-// own name, so the bot's is ignored.
-type policiesFunc func(context.Context, robots.Origin) (*policy.Policy, error)
+// policiesFunc is a source of policies.
+type policiesFunc func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error)
 
-func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, _ policy.Sender) (*policy.Policy, error) {
-	return f(ctx, origin)
+func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
+	return f(ctx, origin, by)
 }
 
 // livePolicies asks the keeper: with fresh, once for each origin whatever the
@@ -143,16 +142,16 @@ func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, _ policy
 // made it in the background, which a short run does not live to see.
 func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
-	return func(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
+	return func(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
 		if !fresh || fetched[origin] {
-			p, err := keeper.Policy(ctx, origin, policy.Sender{})
+			p, err := keeper.Policy(ctx, origin, by)
 			now := time.Now()
 			if err != nil || fetched[origin] || now.Before(p.ExpiresAt) || now.Before(p.NextTry) {
 				return p, err
 			}
 		}
 		fetched[origin] = true
-		return keeper.Fresh(ctx, origin, policy.Sender{})
+		return keeper.Fresh(ctx, origin, by)
 	}
 }
 

@@ -513,6 +513,87 @@ func TestDefaultIdentity(t *testing.T) {
 	}
 }
 
+// A server like nginx refuses requests whose header it does not like, and bots that
+// it does not know or want, as they are and not as the site's robots.txt is. No client frees
+// the site so for the others.
+func TestNoClientFreesASiteForOthers(t *testing.T) {
+	for name, client := range map[string][]string{
+		"a long name":       {"-A", strings.Repeat("x", 20<<10)},
+		"a name it bans":    {"-A", "BadBot/1.0"},
+		"a long From":       {"-A", "curl/8", "-H", "From: " + strings.Repeat("x", 20<<10)},
+		"octets of no name": {"-A", "b\xffd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			o := newOrigin(t, "http", func(rw http.ResponseWriter, r *http.Request) {
+				switch agent := r.UserAgent(); {
+				case len(agent)+len(r.Header.Get("From")) > 8<<10:
+					rw.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+				case strings.Contains(agent, "\xff"):
+					rw.WriteHeader(http.StatusBadRequest)
+				case strings.HasPrefix(agent, "BadBot"):
+					rw.WriteHeader(http.StatusForbidden)
+				default:
+					shop()(rw, r)
+				}
+			}, nil)
+			w.curl(append(client, o.URL+"/cart")...)
+			wantRefused(t, w.curl("-A", "ExampleBot", o.URL+"/cart"), "Disallow: /cart")
+			if n := o.robotsFetches(); n != 1 {
+				t.Errorf("robots.txt was fetched %d times", n)
+			}
+		})
+	}
+}
+
+// A site that knows its bots has rules for them, and 403 for the rest.
+func TestSiteThatTurnsUnknownBotsAway(t *testing.T) {
+	w := start(t, "robots: {ttl: 400ms, min_ttl: 1ms}")
+	var known atomic.Bool
+	known.Store(true)
+	o := newOrigin(t, "https", func(rw http.ResponseWriter, r *http.Request) {
+		if r.UserAgent() != "ExampleBot/2.0" || !known.Load() {
+			rw.WriteHeader(http.StatusForbidden)
+			return
+		}
+		shop()(rw, r)
+	}, nil)
+	wantRefused(t, w.curl("-A", "ExampleBot/2.0", o.URL+"/cart"), "Disallow: /cart")
+	for fetches := o.robotsFetches(); o.robotsFetches() < fetches+8; { // by one that it does not know, over several lifetimes
+		wantRefused(t, w.curl("-A", "curl/8", o.URL+"/cart"), "Disallow: /cart")
+	}
+	w.stop()
+	w.run()
+	wantRefused(t, w.curl("-A", "curl/8", o.URL+"/cart"), "Disallow: /cart")
+	known.Store(false)
+	w.becomes(o.URL+"/cart", 200, "unavailable")
+}
+
+// What is an answer to haste leaves a good copy where it is, and is none for long.
+func TestSiteThatAnswersTooManyRequests(t *testing.T) {
+	w := start(t, "robots: {ttl: 300ms, min_ttl: 50ms, max_ttl: 1h, retry_min: 20ms, retry_max: 40ms}")
+	var busy atomic.Bool
+	answer := func(rw http.ResponseWriter, r *http.Request) {
+		if busy.Load() {
+			rw.Header().Set("Cache-Control", "max-age=3600")
+			rw.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		shop()(rw, r)
+	}
+	known, unknown := newOrigin(t, "http", answer, nil), newOrigin(t, "http", answer, nil)
+	w.becomes(known.URL+"/cart", 403, "rule")
+	busy.Store(true)
+	if r := w.becomes(known.URL+"/cart", 403, "unreachable"); r.header.Get("Retry-After") == "" {
+		t.Errorf("no Retry-After: %+v", r)
+	}
+	w.ask("/api/v1/policy?origin="+known.URL).want(t, "outcome", "unreachable", "status", 429, "cause", "429 Too Many Requests")
+	w.becomes(unknown.URL+"/cart", 200, "unavailable")
+	busy.Store(false)
+	w.becomes(known.URL+"/cart", 403, "rule")
+	w.becomes(unknown.URL+"/cart", 403, "rule")
+}
+
 func TestModes(t *testing.T) {
 	report := start(t, "default_identity: {mode: report}")
 	o := newOrigin(t, "https", shop(), nil)

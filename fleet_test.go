@@ -92,18 +92,20 @@ func TestFleetOutlivesOneOfIt(t *testing.T) {
 	server.start()
 	config := server.config() + "\nrobots: {fetch_timeout: 1s}"
 	first, second := start(t, config), start(t, config)
-	asked := make(chan struct{}, 2)
+	asked := make(chan struct{}, 1)
 	o := newOrigin(t, "http", func(rw http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		if r.UserAgent() == "Hangs" {
+		select {
+		case asked <- struct{}{}: // the first hangs
 			<-r.Context().Done()
-			return
+		default:
+			shop()(rw, r)
 		}
-		shop()(rw, r)
 	}, nil)
 	hangs := make(chan reply, 1)
-	go func() { hangs <- first.curl("-A", "Hangs", o.URL+"/products/1") }()
-	<-asked
+	go func() { hangs <- first.curl("-A", "ExampleBot", o.URL+"/products/1") }()
+	for o.robotsFetches() == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	first.signal(syscall.SIGKILL)
 	first.ended()
 	<-hangs

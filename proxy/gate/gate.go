@@ -3,7 +3,6 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -52,7 +51,7 @@ func (r *Rules) overrideOf(origin string) *Override {
 }
 
 // Policies knows what an origin allows now. A fetch that the question causes is
-// made in the name of by. An error means that there is no answer: the
+// made on behalf of by. An error means that there is no answer: the
 // context has ended, or the source has been closed.
 type Policies interface {
 	Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error)
@@ -146,8 +145,8 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time
 		return id, nil
 	}
 	p, err := g.policies.Policy(ctx, ask.Target.Origin, policy.Sender{
-		UserAgent: cmp.Or(id.UserAgent, ask.UserAgent()),
-		From:      cmp.Or(id.From, ask.Header.Get("From")),
+		Identity: name, UserAgent: id.UserAgent, From: id.From,
+		Client: ask.Addr, ClientAgent: ask.UserAgent(),
 	})
 	if err != nil {
 		v.Reason, v.Cause, v.mode = Unreachable, "it was not waited for", identity.Enforce

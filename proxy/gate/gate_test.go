@@ -163,15 +163,19 @@ func TestNoPolicy(t *testing.T) {
 	}
 }
 
-// The site sees the robots.txt fetched by the bot that its page is fetched by.
-func TestPolicyIsAskedForByTheBotsName(t *testing.T) {
+// What the operator says and what the client says of itself reach the keeper apart.
+func TestPolicyIsAskedForOnBehalfOfTheIdentity(t *testing.T) {
+	client := netip.MustParseAddr("192.0.2.7")
 	for want, id := range map[policy.Sender]identity.Identity{
-		{UserAgent: "curl/8"}: {},
-		{UserAgent: "ExampleBot/1.0", From: "bot@example.org"}: {UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
+		{Identity: "default", Client: client, ClientAgent: "curl/8"}:                                                       {},
+		{Identity: "default", Client: client, ClientAgent: "curl/8", UserAgent: "ExampleBot/1.0", From: "bot@example.org"}: {UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
 	} {
 		k := &known{policy: rules("")}
 		g := newGate(t, gate.Rules{Identities: identity.Table{Default: id}}, k, zerolog.Nop(), nil)
-		g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
+		question := ask(t, "https://example.com/", "curl/8")
+		question.Addr = client
+		question.Header.Set("From", "someone@example.org")
+		g.Decide(context.Background(), question)
 		if len(k.asked) != 1 || k.asked[0] != want {
 			t.Errorf("asked by %+v, want %+v", k.asked, want)
 		}

@@ -15,9 +15,10 @@ type Identity struct {
 	// ProductTokens name the bot to robots.txt (RFC 9309 2.2.1), most specific
 	// first. Empty: the product token of the request's own User-Agent.
 	ProductTokens []string `yaml:"product_tokens"`
-	// UserAgent is sent upstream instead of the client's; empty: the client's.
+	// UserAgent is sent upstream instead of the client's; empty: the client's, but
+	// for fetches of robots.txt, which bear nothing that clients say of themselves.
 	UserAgent string `yaml:"user_agent"`
-	// From is sent upstream instead of the client's; empty: the client's.
+	// From is like UserAgent.
 	From string `yaml:"from"`
 	Mode Mode   `yaml:"mode"`
 }

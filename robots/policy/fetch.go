@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,10 +12,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/store"
 )
 
 // found is what came of a fetch.
@@ -27,31 +30,41 @@ type found struct {
 	lifetime time.Duration
 	cause    string
 	took     time.Duration
+
+	userAgent string // that got the text; "": the fetcher's own
+}
+
+// failed is what came of a fetch that err has made a failure.
+func (f found) failed(err error) found {
+	f.answered, f.outcome, f.cause = false, Unreachable, cause(err)
+	return f
 }
 
 // A fetcher gets robots.txt from origins.
 type fetcher struct {
 	opts      *Options
 	transport http.RoundTripper
+	userAgent string // where the operator names none for an identity
 }
 
-// fetch asks the origin. The error is that of ctx, as a fetch that it ends says
-// nothing about the origin.
-func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender) (found, error) {
+// fetch asks the origin, of which so much is known. The error is that of ctx, as a
+// fetch that it ends says nothing about the origin.
+func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, known store.Record) (found, error) {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
-	visit := visit{fetcher: f, ctx: limited, by: by, patience: min(maxPatience, f.opts.FetchTimeout/10)}
-	got, err := visit.robots(origin)
+	visit := visit{fetcher: f, ctx: limited, from: by.From, patience: min(maxPatience, f.opts.FetchTimeout/10)}
+	got, err := visit.robots(origin, by, known)
 	if ctx.Err() != nil {
 		return found{}, context.Cause(ctx)
 	}
 	if err != nil {
-		got.answered, got.outcome, got.cause = false, Unreachable, cause(err)
+		got = got.failed(err)
 		if limited.Err() != nil {
 			got.cause = fmt.Sprintf("timed out after %v", f.opts.FetchTimeout)
 		}
 	}
+	got = f.opts.weigh(got, known)
 	got.took = time.Since(begun)
 	return got, nil
 }
@@ -60,11 +73,50 @@ func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender) (f
 type visit struct {
 	*fetcher
 	ctx      context.Context
-	by       Sender
+	agent    string   // the User-Agent of its requests now
+	asked    []string // those that it has asked for the robots.txt with
+	from     string
 	patience time.Duration // left for bodies that say nothing
 }
 
-func (v *visit) robots(origin robots.Origin) (found, error) {
+// robots asks for the robots.txt by the operator's words. A site that turns those away
+// is asked by the name that got the text which is known, then by the client's own: it
+// may have rules for bots that it knows. Of what the client's name brings only a text
+// counts, so that no client can free a site, or bar it, for everybody.
+func (v *visit) robots(origin robots.Origin, by Sender, known store.Record) (found, error) {
+	got, err := v.ask(origin, cmp.Or(by.UserAgent, v.userAgent))
+	if earlier := cmp.Or(known.UserAgent, v.userAgent); known.SHA256 != "" && turnedAway(got, err) && v.isAnother(earlier) {
+		got, err = v.ask(origin, earlier)
+	}
+	if by.UserAgent == "" && turnedAway(got, err) && v.isAnother(by.ClientAgent) {
+		if again, err := v.ask(origin, by.ClientAgent); err == nil && again.status/100 == 2 {
+			return again, nil
+		}
+	}
+	return got, err
+}
+
+// turnedAway reports whether an answer may be one to who asked, rather than about the
+// robots.txt. A status that the operator has given a meaning is not.
+func turnedAway(got found, err error) bool {
+	return err == nil && got.outcome == Unavailable && got.status/100 == 4 &&
+		got.status != http.StatusNotFound && got.status != http.StatusGone
+}
+
+// maxName is more octets than any bot's User-Agent needs.
+const maxName = 512
+
+// isAnother reports whether a User-Agent, which others have written, may be asked with
+// and has not been. Servers answer 400 or 431 to longer ones and to other octets.
+func (v *visit) isAnother(name string) bool {
+	return name != "" && len(name) <= maxName && !slices.Contains(v.asked, name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// ask asks for the robots.txt by one User-Agent.
+func (v *visit) ask(origin robots.Origin, agent string) (found, error) {
+	v.agent = agent
+	v.asked = append(v.asked, agent)
 	resp, astray, err := v.follow(origin.RobotsURL())
 	if err != nil {
 		return found{}, err
@@ -84,6 +136,9 @@ func (v *visit) robots(origin robots.Origin) (found, error) {
 		}
 		sum := sha256.Sum256(got.body)
 		got.sha256 = hex.EncodeToString(sum[:])
+		if v.agent != v.userAgent {
+			got.userAgent = v.agent
+		}
 	case Unavailable:
 		if got.status >= 500 {
 			if !v.failsForMissing(origin) {
@@ -152,9 +207,9 @@ func (v *visit) get(address string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("User-Agent", v.by.UserAgent)
-	if v.by.From != "" {
-		req.Header.Set("From", v.by.From)
+	req.Header.Set("User-Agent", v.agent)
+	if v.from != "" {
+		req.Header.Set("From", v.from)
 	}
 	return v.transport.RoundTrip(req)
 }

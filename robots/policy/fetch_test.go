@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -10,14 +11,20 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/store"
 )
 
 const someRules = "User-agent: *\nDisallow: /private/\n"
+
+// ownName is what fetches bear where the operator names nothing.
+const ownName = "robotsproxy/1.0"
 
 // newFetcher makes one that dials anew for each request, so that servers of
 // tests end with them.
@@ -25,6 +32,7 @@ func newFetcher(opts Options) *fetcher {
 	return &fetcher{
 		opts:      &opts,
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		userAgent: ownName,
 	}
 }
 
@@ -39,7 +47,7 @@ func originOf(t testing.TB, address string) robots.Origin {
 
 func fetchFrom(t *testing.T, opts Options, address string) found {
 	t.Helper()
-	got, err := newFetcher(opts).fetch(t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot/1.0"})
+	got, err := newFetcher(opts).fetch(t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot/1.0"}, store.Record{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +148,114 @@ func TestFetchByStatus(t *testing.T) {
 		}))
 		if got.outcome != Rules || len(got.body) != 0 || got.sha256 == "" {
 			t.Errorf("got %+v, want an empty text", got)
+		}
+	})
+}
+
+// A nameSite answers by the User-Agent: those that it does not know get otherwise.
+type nameSite struct {
+	answers   map[string]int
+	otherwise int
+
+	mu    sync.Mutex
+	asked []string // User-Agents, with a From if there is one
+}
+
+func (s *nameSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, strings.TrimSpace(r.UserAgent()+" "+r.Header.Get("From")))
+	status, ok := s.answers[r.UserAgent()]
+	if !ok {
+		status = s.otherwise
+	}
+	if status == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(status)
+	io.WriteString(w, someRules)
+}
+
+// A fetch bears the operator's words. Only where they are turned away do others count.
+func TestFetchBearsTheOperatorsWords(t *testing.T) {
+	type answers = map[string]int
+	client := Sender{ClientAgent: "ClientBot/1.0"}
+	known := answered(200)
+	knownByName := known
+	knownByName.UserAgent = "EarlierBot/1.0"
+	const earlier = "EarlierBot/1.0"
+	for _, test := range []struct {
+		name      string
+		by        Sender
+		known     store.Record
+		answers   answers
+		otherwise int
+		asked     []string
+		outcome   Outcome
+		status    int
+	}{
+		{"the program's own name", client, store.Record{}, nil, 200, []string{ownName}, Rules, 200},
+		{"the identity's", Sender{UserAgent: "OperatorBot/1.0", From: "bot@example.org", ClientAgent: "x"}, store.Record{}, nil, 200,
+			[]string{"OperatorBot/1.0 bot@example.org"}, Rules, 200},
+
+		{"unknown names are turned away", client, store.Record{}, answers{client.ClientAgent: 200}, 403, []string{ownName, client.ClientAgent}, Rules, 200},
+		{"with 429", client, store.Record{}, answers{client.ClientAgent: 200}, 429, []string{ownName, client.ClientAgent}, Rules, 200},
+		{"the client's too", client, store.Record{}, nil, 403, []string{ownName, client.ClientAgent}, Unavailable, 403},
+		{"the client's otherwise", client, store.Record{}, answers{client.ClientAgent: 404}, 401, []string{ownName, client.ClientAgent}, Unavailable, 401},
+		{"the client's fails", client, store.Record{}, answers{client.ClientAgent: 500}, 403, []string{ownName, client.ClientAgent}, Unavailable, 403},
+		{"the client's gets no answer", client, store.Record{}, answers{client.ClientAgent: 0}, 403, []string{ownName, client.ClientAgent}, Unavailable, 403},
+		{"there is none", client, store.Record{}, nil, 404, []string{ownName}, Unavailable, 404},
+		{"there is none any more", client, store.Record{}, nil, 410, []string{ownName}, Unavailable, 410},
+		{"failures are for all", client, store.Record{}, answers{client.ClientAgent: 200}, 503, []string{ownName}, Unreachable, 503},
+		{"the operator names the identity, whatever the client says", Sender{UserAgent: "OperatorBot/1.0", ClientAgent: "ClientBot/1.0"}, store.Record{},
+			answers{client.ClientAgent: 200}, 403, []string{"OperatorBot/1.0"}, Unavailable, 403},
+		{"a From of the operator's", Sender{From: "bot@example.org", ClientAgent: "ClientBot/1.0"}, store.Record{}, nil, 403,
+			[]string{ownName + " bot@example.org", "ClientBot/1.0 bot@example.org"}, Unavailable, 403},
+		{"a client without a name", Sender{}, store.Record{}, nil, 403, []string{ownName}, Unavailable, 403},
+		{"one with the program's name", Sender{ClientAgent: ownName}, store.Record{}, nil, 403, []string{ownName}, Unavailable, 403},
+		{"a name as long as may be", Sender{ClientAgent: strings.Repeat("x", 512)}, store.Record{}, nil, 403, []string{ownName, strings.Repeat("x", 512)}, Unavailable, 403},
+		{"a longer one", Sender{ClientAgent: strings.Repeat("x", 513)}, store.Record{}, nil, 403, []string{ownName}, Unavailable, 403},
+		{"one with control characters", Sender{ClientAgent: "a\x1b[1m"}, store.Record{}, nil, 403, []string{ownName}, Unavailable, 403},
+		{"one outside ASCII", Sender{ClientAgent: "Bötchen/1.0"}, store.Record{}, nil, 403, []string{ownName}, Unavailable, 403},
+
+		{"who got the text is asked for", client, knownByName, answers{earlier: 200, client.ClientAgent: 200}, 403, []string{ownName, earlier}, Rules, 200},
+		{"and is turned away", client, knownByName, answers{client.ClientAgent: 200}, 403, []string{ownName, earlier, client.ClientAgent}, Rules, 200},
+		{"as all are", client, knownByName, nil, 403, []string{ownName, earlier, client.ClientAgent}, Unavailable, 403},
+		{"and finds none any more", client, knownByName, answers{earlier: 404}, 403, []string{ownName, earlier}, Unavailable, 404},
+		{"and fails", client, knownByName, answers{earlier: 503}, 403, []string{ownName, earlier}, Unreachable, 503},
+		{"and gets no answer", client, knownByName, answers{earlier: 0}, 403, []string{ownName, earlier}, Unreachable, 0},
+		{"and is the client", Sender{ClientAgent: earlier}, knownByName, nil, 403, []string{ownName, earlier}, Unavailable, 403},
+		{"the program itself got the text", Sender{UserAgent: "OperatorBot/1.0"}, known, answers{ownName: 200}, 403, []string{"OperatorBot/1.0", ownName}, Rules, 200},
+
+		{"a text is not given up for 429", client, known, nil, 429, []string{ownName, client.ClientAgent}, Unreachable, 429},
+		{"nor for 400", client, known, nil, 400, []string{ownName, client.ClientAgent}, Unreachable, 400},
+		{"nor for 414", client, known, nil, 414, []string{ownName, client.ClientAgent}, Unreachable, 414},
+		{"nor for 431", client, known, nil, 431, []string{ownName, client.ClientAgent}, Unreachable, 431},
+		{"but for 403", client, known, nil, 403, []string{ownName, client.ClientAgent}, Unavailable, 403},
+		{"431 where no text is known", client, answered(404), nil, 431, []string{ownName, client.ClientAgent}, Unavailable, 431},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			site := &nameSite{answers: test.answers, otherwise: test.otherwise}
+			got, err := newFetcher(Defaults()).fetch(t.Context(), originOf(t, serve(t, site.ServeHTTP)), test.by, test.known)
+			if err != nil || got.outcome != test.outcome || got.status != test.status || got.answered != (test.outcome != Unreachable) {
+				t.Errorf("got %+v, %v; want %s with status %d", got, err, test.outcome, test.status)
+			}
+			if !slices.Equal(site.asked, test.asked) {
+				t.Errorf("asked by %q, want %q", site.asked, test.asked)
+			}
+			if last := test.asked[len(test.asked)-1]; test.outcome == Rules && cmp.Or(got.userAgent, ownName) != strings.TrimSuffix(last, " bot@example.org") {
+				t.Errorf("the text is said to be got by %q", got.userAgent)
+			}
+		})
+	}
+	t.Run("what the operator means by a status is final", func(t *testing.T) {
+		for meaning, outcome := range map[Meaning]Outcome{MeansUnreachable: Unreachable, MeansAllow: Status, MeansDisallow: Status} {
+			opts := with(func(o *Options) { o.Statuses = map[int]Meaning{429: meaning} })
+			site := &nameSite{otherwise: 429}
+			got, err := newFetcher(opts).fetch(t.Context(), originOf(t, serve(t, site.ServeHTTP)), client, known)
+			if err != nil || got.outcome != outcome || len(site.asked) != 1 {
+				t.Errorf("%s: got %+v, %v, asked by %q", meaning, got, err, site.asked)
+			}
 		}
 	})
 }
@@ -323,7 +439,7 @@ func TestFetchHasItsTime(t *testing.T) {
 	t.Run("whoever ends it says nothing about the origin", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		address := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-		if got, err := newFetcher(Defaults()).fetch(ctx, originOf(t, address), Sender{UserAgent: "ExampleBot"}); err != context.Canceled {
+		if got, err := newFetcher(Defaults()).fetch(ctx, originOf(t, address), Sender{}, store.Record{}); err != context.Canceled {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})

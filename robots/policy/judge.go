@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"net/http"
 	"time"
 
 	"robotsproxy/robots/store"
@@ -33,7 +34,9 @@ type Judgement struct {
 //	a text, out of date    disallow_for      the text still rules; refresh
 //	no text                allow_after       all is allowed; refresh
 //
-// Between failures nothing is needed until the next try is due.
+// Between failures nothing is needed until the next try is due. An answer lives for
+// min_ttl at most if it speaks of the request or of haste rather than of the robots.txt;
+// where a text is known it counts as a failure, and so is no last answer.
 func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 	now = now.Round(0) // wall time: a suspended machine ages lifetimes too
 	passed := func(t time.Time) bool { return !now.Before(t) }
@@ -42,7 +45,7 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 		outcome = None // the status meant something else then, and its text was not read
 	}
 	answered := outcome != None && outcome != Unreachable
-	expires := o.expiry(rec)
+	expires := o.expiry(rec, outcome)
 	// A record from the future was written by a clock that was wrong, and so
 	// was a next try that is further away than any wait.
 	fresh := answered && passed(rec.FetchedAt) && !passed(expires)
@@ -104,11 +107,35 @@ func (o Options) failing(so time.Duration, isText bool) (Outcome, Need) {
 
 // expiry is the end of the last answer's lifetime, which a max_ttl that was
 // lowered since then shortens too.
-func (o Options) expiry(rec store.Record) time.Time {
-	if latest := rec.FetchedAt.Add(o.MaxTTL); latest.Before(rec.ExpiresAt) {
+func (o Options) expiry(rec store.Record, outcome Outcome) time.Time {
+	longest := o.MaxTTL
+	if outcome == Unavailable && ofRequest(rec.Status) {
+		longest = o.MinTTL
+	}
+	if latest := rec.FetchedAt.Add(longest); latest.Before(rec.ExpiresAt) {
 		return latest
 	}
 	return rec.ExpiresAt
+}
+
+// ofRequest reports whether a status speaks of the request or of haste, and so says
+// nothing of the robots.txt.
+func ofRequest(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestURITooLong,
+		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	}
+	return false
+}
+
+// weigh makes an answer that speaks of the request a failure where a text is known:
+// that is not given up for it.
+func (o Options) weigh(got found, known store.Record) found {
+	if got.outcome == Unavailable && ofRequest(got.status) && known.SHA256 != "" {
+		return got.failed(statusError(got.status))
+	}
+	return got
 }
 
 // meaning is what an HTTP status that ended a fetch says, and for the outcomes
@@ -141,7 +168,7 @@ func (o Options) learn(rec store.Record, got found, now time.Time, random float6
 	now = now.UTC().Truncate(time.Millisecond) // wall time, as stores keep it
 	if got.answered {
 		return store.Record{
-			Origin: rec.Origin, Status: got.status, Body: got.body, SHA256: got.sha256,
+			Origin: rec.Origin, Status: got.status, Body: got.body, SHA256: got.sha256, UserAgent: got.userAgent,
 			FetchedAt: now, ExpiresAt: now.Add(max(got.lifetime, time.Millisecond)), Cause: got.cause,
 		}
 	}

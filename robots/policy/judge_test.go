@@ -74,6 +74,13 @@ func TestJudge(t *testing.T) {
 		{"fresh 204", Options{}, answered(204), noon, want{Rules, false, NeedNothing}},
 		{"fresh 404", Options{}, answered(404), after(17 * hour), want{Unavailable, true, NeedNothing}},
 		{"fresh 429", Options{}, answered(429), noon, want{Unavailable, true, NeedNothing}},
+		{"429 at three quarters of min_ttl", Options{}, answered(429), after(225 * time.Second), want{Unavailable, true, NeedRefresh}},
+		{"429 at min_ttl, as kept for longer by an older version", Options{}, answered(429), after(5 * minute), nothingKnown},
+		{"400 at min_ttl", Options{}, answered(400), after(5 * minute), nothingKnown},
+		{"414 at min_ttl", Options{}, answered(414), after(5 * minute), nothingKnown},
+		{"431 at min_ttl", Options{}, answered(431), after(5 * minute), nothingKnown},
+		{"403 at min_ttl", Options{}, answered(403), after(5 * minute), want{Unavailable, true, NeedNothing}},
+		{"429, and max_ttl is less than min_ttl was", with(func(o *Options) { o.MinTTL, o.MaxTTL = minute, minute }), answered(429), after(minute), nothingKnown},
 		{"too many redirects", Options{}, answered(301), noon, want{Unavailable, true, NeedNothing}},
 		{"just before three quarters", Options{}, answered(200), after(18*hour - 1), want{Rules, false, NeedNothing}},
 		{"at three quarters", Options{}, answered(200), after(18 * hour), want{Rules, false, NeedRefresh}},
@@ -120,6 +127,7 @@ func TestJudge(t *testing.T) {
 		{"status disallow, three quarters", mapped, answered(403), after(18 * hour), want{Status, false, NeedRefresh}},
 		{"status disallow, over", mapped, answered(403), after(day), nothingKnown},
 		{"status disallow, allow_after", mapped, failing(answered(403), after(day), after(32*day)), after(32*day - minute), want{UnreachableExpired, true, NeedNothing}},
+		{"status allow for what speaks of the request", with(func(o *Options) { o.Statuses = map[int]Meaning{431: MeansAllow} }), answered(431), after(17 * hour), want{Status, true, NeedNothing}},
 		{"status allow", mapped, answered(503), noon, want{Status, true, NeedNothing}},
 		{"status now unreachable", mapped, answered(429), noon, want{Unreachable, false, NeedFetch}},
 		{"status now unreachable, tried", mapped, failing(answered(429), noon, after(minute)), noon, want{Unreachable, false, NeedNothing}},
@@ -206,6 +214,20 @@ func TestLearn(t *testing.T) {
 	want.Failures, want.FailedStatus, want.Cause, want.NextTry = 4, 500, "500 Internal Server Error", after(3*hour+2*minute)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("one more failure:\ngot  %+v\nwant %+v", got, want)
+	}
+
+	for _, status := range []int{400, 414, 429, 431} {
+		got := found{answered: true, outcome: Unavailable, status: status, lifetime: hour}
+		if weighed := opts.weigh(got, base); weighed.answered || weighed.outcome != Unreachable || weighed.cause == "" {
+			t.Errorf("%d in place of a text: %+v", status, weighed)
+		}
+		if weighed := opts.weigh(got, answered(404)); !reflect.DeepEqual(weighed, got) {
+			t.Errorf("%d in place of no text: %+v", status, weighed)
+		}
+		got.outcome = Status
+		if weighed := opts.weigh(got, base); !reflect.DeepEqual(weighed, got) {
+			t.Errorf("%d as the operator means it: %+v", status, weighed)
+		}
 	}
 
 	got = opts.learn(store.Record{Origin: base.Origin, FailedSince: after(9 * hour), Failures: 1}, found{}, after(3*hour), 0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ type Setup struct {
 	Memory    int64             // ceiling of the policies in memory, in bytes
 	Store     store.Store       // closed by its owner, after the keeper
 	Transport http.RoundTripper // fetches go through it; it must not follow redirects
-	UserAgent string            // of fetches for which the asker names none; "": robotsproxy
+	UserAgent string            // of fetches for which the operator names none; "": robotsproxy
 
 	Log     zerolog.Logger
 	Metrics prometheus.Registerer // nil: none
@@ -34,10 +35,16 @@ type Setup struct {
 	Random func() float64   // in [0,1), spreads retries; nil: math/rand
 }
 
-// A Sender is who a fetch is made for, as the origin gets to see it.
+// A Sender is on whose behalf robots.txt is fetched. The policy that comes of it is
+// for everybody, so a fetch bears the operator's words. What the client says of itself
+// counts only where a site turns those away and has rules for the client.
 type Sender struct {
-	UserAgent string // "": that of the Setup
-	From      string // "": none is sent
+	Identity  string // the client's, by its name in the configuration
+	UserAgent string // the operator's for the identity; "": that of the Setup
+	From      string // the operator's for the identity; "": none is sent
+
+	Client      netip.Addr // where the request comes from; the zero Addr: no client
+	ClientAgent string     // the User-Agent of the request; "": it has none
 }
 
 // A Keeper knows the policy of every origin: from memory, under it the store,
@@ -271,10 +278,7 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 	case shared:
 		return false, nil
 	}
-	if by.UserAgent == "" {
-		by.UserAgent = k.userAgent
-	}
-	got, err := (&fetcher{k.opts(), k.transport}).fetch(ctx, e.origin, by)
+	got, err := (&fetcher{k.opts(), k.transport, k.userAgent}).fetch(ctx, e.origin, by, e.rec)
 	if err != nil {
 		return false, err
 	}
@@ -317,6 +321,6 @@ func (k *Keeper) logFetch(e *entry, got found) {
 		line.Int("failures", e.rec.Failures).Time("next_try", e.rec.NextTry)
 	}
 	line.Str("origin", e.rec.Origin).Str("outcome", string(got.outcome)).Int("status", got.status).
-		Str("cause", got.cause).Int("bytes", len(got.body)).Str("robots_sha256", got.sha256).
+		Str("cause", got.cause).Str("user_agent", got.userAgent).Int("bytes", len(got.body)).Str("robots_sha256", got.sha256).
 		Int64("duration_ms", got.took.Milliseconds()).Msg(message)
 }

@@ -495,3 +495,77 @@ func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
 		}
 	})
 }
+
+// A site that turns the program away has rules for a bot that it knows. Other clients,
+// whatever they call themselves, do not free it.
+func TestOthersDoNotFreeASite(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.site.knows = "ExampleBot/2.0"
+		w.start()
+		ask := func(clientAgent string, want Outcome) {
+			t.Helper()
+			p, err := w.keeper.Policy(t.Context(), exampleOrg, Sender{ClientAgent: clientAgent})
+			if err != nil || p.Outcome != want {
+				t.Errorf("%s got %+v, %v; want %s", clientAgent, p, err, want)
+			}
+			time.Sleep(5 * time.Second) // for a refresh
+			synctest.Wait()
+		}
+		ask("ExampleBot/2.0", Rules)
+		for range 3 {
+			time.Sleep(19 * hour)
+			ask("Unwelcome/1.0", Rules) // refreshes
+			ask("Unwelcome/1.0", Rules)
+			w.stop()
+			w.start()
+			time.Sleep(25 * hour)
+			ask(strings.Repeat("x", 20<<10), Rules) // nothing is fresh
+			ask("", Rules)
+		}
+		w.site.knows = "nobody"
+		time.Sleep(25 * hour)
+		ask("Unwelcome/1.0", Unavailable)
+	})
+}
+
+// A site that is asked too often, or in a way that it does not like, has given its
+// rules up no more than one that is down.
+func TestHasteDoesNotFreeASite(t *testing.T) {
+	for _, status := range []int{400, 414, 429, 431} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.start()
+			w.expect(Rules, 1, true)
+			w.site.answers(status, "")
+			time.Sleep(19 * hour)
+			w.expect(Rules, 1, false)
+			time.Sleep(6 * hour)
+			if p := w.expect(Unreachable, 1, true); p.Status != status || p.NextTry.IsZero() {
+				t.Errorf("got %+v", p)
+			}
+			h, err := w.keeper.History(t.Context(), exampleOrg)
+			if err != nil || len(h.Versions) != 1 || h.Versions[0].Status != 200 {
+				t.Errorf("history %+v, %v", h, err)
+			}
+			if n := w.count("robotsproxy_robots_fetches_total", "unreachable"); n != 2 {
+				t.Errorf("%v fetches are counted as unreachable", n)
+			}
+			time.Sleep(31 * day)
+			w.expect(Rules, 1, false) // the last good copy
+			w.site.answers(200, someRules)
+			time.Sleep(hour)
+			w.expect(Rules, 1, false)
+		})
+		inWorld(t, func(t *testing.T, w *world) { // which has given none
+			w.site.answers(status, "")
+			w.start()
+			w.expect(Unavailable, 1, true)
+			time.Sleep(3 * minute)
+			w.expect(Unavailable, 0, false)
+			time.Sleep(minute)
+			w.expect(Unavailable, 1, false)
+			w.site.answers(200, someRules)
+			time.Sleep(5 * minute)
+			w.expect(Rules, 1, true)
+		})
+	}
+}

@@ -227,7 +227,7 @@ func (m *model) judge(now time.Time) expected {
 func (m *model) learn(e *ending) {
 	switch {
 	case e == nil:
-	case e.outcome != Unreachable:
+	case e.outcome != Unreachable && !(e.ofRequest && m.last != nil && m.last.outcome == Rules):
 		*m = model{opts: m.opts, last: e}
 	default:
 		if m.failures == 0 {
@@ -245,8 +245,9 @@ func (m *model) learn(e *ending) {
 
 // An ending is how a fetch ended, and what it means.
 type ending struct {
-	at       time.Time
-	lifetime time.Duration
+	at        time.Time
+	lifetime  time.Duration
+	ofRequest bool // it says nothing of the robots.txt
 	expected
 }
 
@@ -302,7 +303,10 @@ func (s *soak) mood() mood {
 	case 6:
 		m.status, m.expected = 404, unavailable
 	case 7:
-		m.status, m.expected = []int{403, 429}[s.random.IntN(2)], unavailable
+		m.status, m.expected = []int{403, 429, 431}[s.random.IntN(3)], unavailable
+		if m.status != 403 && o.Statuses[m.status] == "" {
+			m.ofRequest, m.lifetime = true, o.MinTTL
+		}
 	case 8:
 		m.status, m.expected = []int{500, 503}[s.random.IntN(2)], unreachable
 		m.soft = s.random.IntN(2) == 0

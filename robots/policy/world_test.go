@@ -27,6 +27,7 @@ type site struct {
 	header  http.Header
 	body    string
 	takes   time.Duration
+	knows   string // a User-Agent; others get 403; "": it knows all
 	fetches int
 	agents  []string
 
@@ -53,11 +54,15 @@ func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	if s.status == 0 {
+	status := s.status
+	if status == 0 {
 		return nil, fmt.Errorf("nobody there")
 	}
+	if s.knows != "" && req.UserAgent() != s.knows {
+		status = 403
+	}
 	return &http.Response{
-		StatusCode: s.status, Header: s.header.Clone(), Body: io.NopCloser(strings.NewReader(s.body)),
+		StatusCode: status, Header: s.header.Clone(), Body: io.NopCloser(strings.NewReader(s.body)),
 		ContentLength: int64(len(s.body)), Request: req,
 	}, nil
 }

@@ -145,5 +145,5 @@ func (m *Memory) drop(e *list.Element) {
 }
 
 func cost(rec Record) int64 {
-	return int64(recordOverhead + len(rec.Origin) + cap(rec.Body) + len(rec.SHA256) + len(rec.Cause))
+	return int64(recordOverhead + len(rec.Origin) + cap(rec.Body) + len(rec.SHA256) + len(rec.UserAgent) + len(rec.Cause))
 }

@@ -25,14 +25,14 @@ const (
 // The fields of a record. Times are Unix milliseconds, 0 for none.
 var recordFields = []string{
 	"fetched_at", "status", "sha256", "expires_at",
-	"failed_since", "failed_status", "failures", "next_try", "cause",
+	"failed_since", "failed_status", "failures", "next_try", "cause", "user_agent",
 }
 
 func encodeRecord(rec Record) []any {
 	return []any{
 		"fetched_at", ms(rec.FetchedAt), "status", rec.Status, "sha256", rec.SHA256, "expires_at", ms(rec.ExpiresAt),
 		"failed_since", ms(rec.FailedSince), "failed_status", rec.FailedStatus, "failures", rec.Failures,
-		"next_try", ms(rec.NextTry), "cause", rec.Cause,
+		"next_try", ms(rec.NextTry), "cause", rec.Cause, "user_agent", rec.UserAgent,
 	}
 }
 
@@ -47,6 +47,7 @@ func decodeRecord(origin string, values []any) (Record, bool) {
 	return Record{
 		Origin: origin, FetchedAt: when(0), Status: number(1), SHA256: text(2), ExpiresAt: when(3),
 		FailedSince: when(4), FailedStatus: number(5), Failures: number(6), NextTry: when(7), Cause: text(8),
+		UserAgent: text(9),
 	}, true
 }
 
@@ -86,7 +87,7 @@ func (s *redisStore) Get(ctx context.Context, origin string) (rec Record, ok boo
 		if rec.Body, err = unpack([]byte(packed)); err != nil {
 			// A Redis that is short of memory may have dropped the text. Then only
 			// the failures are known.
-			rec.Status, rec.SHA256, rec.Body, rec.ExpiresAt = 0, "", nil, time.Time{}
+			rec.Status, rec.SHA256, rec.Body, rec.UserAgent, rec.ExpiresAt = 0, "", nil, "", time.Time{}
 		}
 		return nil
 	})

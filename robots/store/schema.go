@@ -58,6 +58,8 @@ CREATE TABLE sweep (
 ) STRICT;
 
 INSERT INTO sweep (origin) VALUES ('');
+`, `
+ALTER TABLE policies ADD COLUMN user_agent TEXT NOT NULL DEFAULT '';
 `}
 
 // migrate brings the schema to the version of this program. The caller sees to

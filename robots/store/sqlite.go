@@ -85,7 +85,7 @@ func readRecords(ctx context.Context, db *database, texts bool, where string, ar
 	}
 	query, err := db.prepare(ctx, nil, `
 SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
-	failed_since, failed_status, failures, next_try, cause
+	failed_since, failed_status, failures, next_try, cause, user_agent
 FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 		var r Record
 		var packed sql.RawBytes
 		err := rows.Scan(&r.Origin, &r.Status, &r.SHA256, &packed, at{&r.FetchedAt}, at{&r.ExpiresAt},
-			at{&r.FailedSince}, &r.FailedStatus, &r.Failures, at{&r.NextTry}, &r.Cause)
+			at{&r.FailedSince}, &r.FailedStatus, &r.Failures, at{&r.NextTry}, &r.Cause, &r.UserAgent)
 		if err != nil {
 			return nil, err
 		}
@@ -253,20 +253,21 @@ func (s *sqliteStore) putRecord(ctx context.Context, db *database, tx *sql.Tx, r
 	// answer meanwhile. One from the future is from a clock that was wrong.
 	const upsert = `
 INSERT INTO policies (origin, status, text_id, fetched_at, expires_at,
-	failed_since, failed_status, failures, next_try, cause)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	failed_since, failed_status, failures, next_try, cause, user_agent)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
 	status = excluded.status, text_id = excluded.text_id,
 	fetched_at = excluded.fetched_at, expires_at = excluded.expires_at,
 	failed_since = excluded.failed_since, failed_status = excluded.failed_status,
-	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause
+	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause,
+	user_agent = excluded.user_agent
 WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	put, err := db.prepare(ctx, tx, upsert)
 	if err != nil {
 		return err
 	}
 	_, err = put.ExecContext(ctx, rec.Origin, rec.Status, textID, ms(rec.FetchedAt), ms(rec.ExpiresAt),
-		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause, ms(s.now()))
+		ms(rec.FailedSince), rec.FailedStatus, rec.Failures, ms(rec.NextTry), rec.Cause, rec.UserAgent, ms(s.now()))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ type Record struct {
 	Status    int    // its HTTP status; 0: there has been none
 	Body      []byte // its text, of a 2xx answer
 	SHA256    string // of Body in hex; empty if the answer was not 2xx
+	UserAgent string // that got Body; empty: the program's own
 	FetchedAt time.Time
 	ExpiresAt time.Time
 

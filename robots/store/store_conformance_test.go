@@ -71,6 +71,7 @@ func testRecords(t *testing.T, s Store) {
 		t.Errorf("an empty store: %v, %v", ok, err)
 	}
 	text := textRecord("https://example.com", "User-agent: *\nDisallow: /\n", noon)
+	text.UserAgent = "ExampleBot/2.0"
 	empty := textRecord("https://empty.example", "", noon)
 	gone := Record{Origin: "http://gone.example:8080", Status: 404, FetchedAt: noon, ExpiresAt: noon.Add(time.Hour)}
 	down := failingRecord(Record{Origin: "https://down.example"}, noon)
