@@ -184,3 +184,12 @@ func BenchmarkHostile(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkHostileHost(b *testing.B) {
+	url := "http://" + ideographs(20000) + "/"
+	for b.Loop() {
+		if _, err := ParseTarget(url); err == nil {
+			b.Fatal("it is taken for a name")
+		}
+	}
+}

@@ -160,11 +160,18 @@ const (
 	maxLabel = 63
 )
 
+// maxSpelling is the longest that a URL can spell a host: each of its characters, and
+// a dot at the end, as four octets of UTF-8 written %XX.
+const maxSpelling = (maxHost + 1) * 4 * len("%XX")
+
 // parseHost gives the one spelling of a host. It promises that two spellings
 // become one only if a resolver would be asked for the same name, and refuses
 // what some programs take for an address and others for a name (127.1,
 // 0x7f000001), or what has no single reading.
 func parseHost(s string) (string, error) {
+	if len(s) > maxSpelling {
+		return "", fmt.Errorf("host of %d octets is longer than any name", len(s))
+	}
 	if literal, ok := strings.CutPrefix(s, "["); ok {
 		addr, err := netip.ParseAddr(strings.TrimSuffix(literal, "]"))
 		if err != nil || !addr.Is6() || addr.Zone() != "" {
@@ -215,6 +222,16 @@ func isNumber(label string) bool {
 // 46, non-transitional), but takes the underscores that real hosts have.
 var hosts = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
 
+// Punycode is a host, or a glob over hosts, in punycode. It refuses one of more
+// characters than a name of the DNS has octets: punycode is never shorter than the
+// name that it stands for, and takes time that grows with its square.
+func Punycode(profile *idna.Profile, host string) (string, error) {
+	if n := utf8.RuneCountInString(strings.TrimSuffix(host, ".")); n > maxHost {
+		return "", fmt.Errorf("its %d characters are more than %d", n, maxHost)
+	}
+	return profile.ToASCII(host)
+}
+
 // toASCII decodes a host's percent-encoded octets (RFC 3986 3.2.2) and gives it
 // in lower case and punycode.
 func toASCII(host string) (string, error) {
@@ -238,7 +255,7 @@ func toASCII(host string) (string, error) {
 	}
 	for i := range len(host) {
 		if host[i] >= utf8.RuneSelf {
-			return hosts.ToASCII(host)
+			return Punycode(hosts, host)
 		}
 	}
 	return strings.ToLower(host), nil

@@ -52,7 +52,35 @@ var badURLs = []string{
 	"http://127.1/", "http://2130706433/", "http://0x7f000001/", "http://0x7f.0.0.1/", "http://0177.0.0.1/", "http://1.2.3.4.5/", "http://256.1.1.1/", "http://example.0x/", "http://example.1/",
 	"http://exa%6/", "http://exa%zz.com/", "http://example.com%2Fa/", "http://a%40b/", "http://a%3A80/", "http://a%00/", "http://%5B::1%5D/", "http://a%25/",
 	"http://a／b/", "http://a＠b/", "http://a%EF%BC%8Fb/", "http://\xff/", "http://%ff/", "http://*/", "http://a,b/", "http://xn--\u00fc/",
-	"http://" + strings.Repeat("a.", 127) + "aa/",
+	"http://" + strings.Repeat("a.", 127) + "aa/", "http://" + ideographs(254) + "/", "http://" + ideographs(20000) + "/", "http://" + strings.Repeat("%61", 1100) + "/",
+}
+
+// ideographs are so many different characters, which are dear to map.
+func ideographs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteRune(rune(0x4E00 + i))
+	}
+	return b.String()
+}
+
+// TestLongHosts holds that what cannot be a name is refused before it is mapped, which
+// would take seconds, and that the refusal does not repeat it.
+func TestLongHosts(t *testing.T) {
+	for _, host := range []string{ideographs(254), ideographs(20000), strings.Repeat("a", 60000), "[" + strings.Repeat(":", 60000) + "]"} {
+		_, err := ParseTarget("http://" + host + "/")
+		if err == nil || len(err.Error()) > 2000 {
+			t.Errorf("%d octets: %.200v", len(host), err)
+		}
+	}
+	// The longest name that there may be, in either spelling.
+	label := strings.Repeat("a", 63)
+	longest := label + "." + label + "." + label + "." + label[:61]
+	for _, host := range []string{longest, longest + ".", strings.ReplaceAll(longest, "a", "%61"), strings.ReplaceAll(longest, "a", "%EF%BD%81")} {
+		if target, err := ParseTarget("http://" + host + "/"); err != nil || target.Origin.Host != longest {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
 }
 
 func TestParseTarget(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/gobwas/glob"
 	"golang.org/x/net/idna"
+
+	"robotsproxy/robots"
 )
 
 // Glob is a pattern of the configuration: * is any run of characters, ? is one,
@@ -38,7 +40,7 @@ type HostGlob struct{ Glob }
 
 // UnmarshalText compiles a glob.
 func (g *HostGlob) UnmarshalText(text []byte) error {
-	host, err := idna.Punycode.ToASCII(string(text))
+	host, err := robots.Punycode(idna.Punycode, string(text))
 	if err != nil {
 		return fmt.Errorf("%q is no glob over host names: %w", text, err)
 	}
@@ -58,7 +60,7 @@ func (g *OriginGlob) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is no glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
 	}
 	scheme, port := parts[1], parts[3]
-	host, err := idna.Punycode.ToASCII(parts[2])
+	host, err := robots.Punycode(idna.Punycode, parts[2])
 	if err != nil {
 		return fmt.Errorf("%q is no glob over origins: %w", text, err)
 	}

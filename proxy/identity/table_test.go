@@ -108,6 +108,9 @@ func TestGlobs(t *testing.T) {
 	if err := host.UnmarshalText([]byte("*.Müller.example")); err != nil || !host.Match("www.xn--mller-kva.example") {
 		t.Errorf("a host in Unicode does not match its punycode: %v", err)
 	}
+	if err := host.UnmarshalText([]byte(strings.Repeat("ü", 254))); err == nil {
+		t.Error("a glob longer than any name is taken")
+	}
 }
 
 func TestOriginGlobs(t *testing.T) {
