@@ -19,15 +19,19 @@ func (p *parser) compile() *File {
 	}
 	rules := p.take(f)
 
-	joined, room := p.join(f.groups)
+	sections := make([][]int32, len(f.groups))
+	for i := range f.groups {
+		sections[i] = p.sectionsOf(f.groups[i].name)
+	}
+	joined, room := p.join(sections)
 	own := make([]*index, len(p.sections))
 	for i := range f.groups {
 		g := &f.groups[i]
-		sections, first := p.named[g.name], len(room.uses)
+		first := len(room.uses)
 		if joined[i] {
-			room.uses = append(room.uses, room.index(rules, p.rulesOf(sections...)))
+			room.uses = append(room.uses, room.index(rules, p.rulesOf(sections[i]...)))
 		} else {
-			for _, s := range sections {
+			for _, s := range sections[i] {
 				if own[s] == nil {
 					own[s] = room.index(rules, p.rulesOf(s))
 				}
@@ -35,7 +39,7 @@ func (p *parser) compile() *File {
 			}
 		}
 		g.indexes = room.uses[first:len(room.uses):len(room.uses)]
-		p.conclude(g, sections)
+		p.conclude(g)
 	}
 	f.conclude()
 	f.size += sizeOf[File](1) + rules.size() + room.size()
@@ -56,9 +60,9 @@ func (r *room) size() int64 {
 	return sizeOf[index](cap(r.indexes)) + sizeOf[*index](cap(r.uses)) + sizeOf[prefix](cap(r.plain)) + sizeOf[int32](cap(r.wild)) + r.filed
 }
 
-// join says which of the groups get one index of all their sections, and makes the
-// room that all indexes will need.
-func (p *parser) join(groups []Group) (joined []bool, r room) {
+// join says which of the groups, of these sections, get one index of them all, and
+// makes the room that all indexes will need.
+func (p *parser) join(groups [][]int32) (joined []bool, r room) {
 	joined = make([]bool, len(groups))
 	own := make([]bool, len(p.sections))
 	indexes, uses, plain, wild := 0, 0, 0, 0
@@ -76,8 +80,7 @@ func (p *parser) join(groups []Group) (joined []bool, r room) {
 		}
 	}
 	most := 4 * len(p.rules)
-	for i := range groups {
-		sections := p.named[groups[i].name]
+	for i, sections := range groups {
 		if n := p.count(sections); len(sections) > 1 && n <= most {
 			most -= n
 			joined[i] = true
@@ -140,23 +143,38 @@ func (f *File) conclude() {
 			f.extent = Part
 		}
 		f.delays = f.delays || g.StatesDelay()
-		f.size += sizeOf[rate](cap(g.rates))
+		f.size += sizeOf[rate](cap(g.pace.rates))
 	}
 }
 
+// sectionsOf are the sections that address the bot of a name.
+func (p *parser) sectionsOf(name string) []int32 {
+	runs := p.named[name]
+	sections := make([]int32, 0, len(runs))
+	for _, r := range runs {
+		if s := p.runs[r].section; len(sections) == 0 || sections[len(sections)-1] != s {
+			sections = append(sections, s)
+		}
+	}
+	return sections
+}
+
 // conclude sets what a group says as a whole, by the sections that name it.
-func (p *parser) conclude(g *Group, sections []int32) {
+func (p *parser) conclude(g *Group) {
 	var all reach
 	for _, x := range g.indexes {
 		all.join(x.reach)
 	}
 	g.extent = all.extent()
-	for _, s := range sections {
-		s := &p.sections[s]
-		if s.delayed && !g.delayed {
-			g.delay, g.delayed = s.delay, true
+	runs := p.named[g.name]
+	for i, r := range runs {
+		r := &p.runs[r]
+		g.pace.add(r.pace)
+		if i+1 < len(runs) && p.runs[runs[i+1]].section == r.section {
+			continue
 		}
-		g.rates = addRates(g.rates, s.rates...)
+		s := &p.sections[r.section] // all of its runs that name the bot have been seen
+		g.pace.add(s.pace)
 		if s.blank.Line != 0 {
 			g.blank = firstBlank(g.blank, s.blank)
 		}

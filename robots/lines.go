@@ -17,23 +17,32 @@ type Line struct {
 // at, not for judging.
 func Lines(body []byte, tokens []string) []Line {
 	var lines []Line
-	var sections []int32 // that the lines are in; -1: none
+	var sections, runs []int32 // that the lines are of; -1: none, or no one run
 	p := &parser{named: map[string][]int32{}}
 	eachLine(trimMark(string(body)), func(number int, text string) {
 		p.line(number, text)
-		line, section := Line{Text: text}, int32(-1)
+		line, section, run := Line{Text: text}, int32(-1), int32(-1)
 		switch field, _ := splitLine(text); field {
 		case allow, disallow:
 			line.Rule = true
 			fallthrough
-		case userAgent, crawlDelay, requestRate:
+		case userAgent:
 			section = int32(len(p.sections) - 1)
+		case crawlDelay, requestRate:
+			section = int32(len(p.sections) - 1)
+			if !p.ruled {
+				run = int32(len(p.runs) - 1)
+			}
 		}
-		lines, sections = append(lines, line), append(sections, section)
+		lines, sections, runs = append(lines, line), append(sections, section), append(runs, run)
 	})
 	if group, _ := p.compile().Group(tokens); group != nil {
-		for i, section := range sections {
-			_, lines[i].Group = slices.BinarySearch(p.named[group.name], section) // they are in order
+		ofGroup := p.sectionsOf(group.name)
+		for i := range lines {
+			_, lines[i].Group = slices.BinarySearch(ofGroup, sections[i]) // they are in order
+			if lines[i].Group && runs[i] >= 0 {
+				_, lines[i].Group = slices.BinarySearch(p.named[group.name], runs[i])
+			}
 		}
 	}
 	if last := len(lines) - 1; lines[last].Text == "" {

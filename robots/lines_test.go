@@ -16,13 +16,15 @@ func TestLinesToShow(t *testing.T) {
 		"Disallow:\n" +
 		"User-agent: B/2\n" +
 		"Allow: relative\n" +
-		"hello\n"
+		"hello\n" +
+		"User-agent: d\nCrawl-delay: 2\nUser-agent: a\nRequest-rate: 1/9\nAllow: /d\n"
 	for _, test := range []struct{ tokens, want string }{
 		// r: a rule; -: none; in capitals or +: of the group
-		{"a", "r ++R++-- -r -r-"},
-		{"b", "r ++R++-- -r +R-"},
-		{"c", "r --r---- +R -r-"},
-		{"c b", "r ++R++-- -r +R-"},
+		{"a", "r ++R++-- -r -r- +-++R"},
+		{"b", "r ++R++-- -r +R- ----r"},
+		{"c", "r --r---- +R -r- ----r"},
+		{"c b", "r ++R++-- -r +R- ----r"},
+		{"d", "r --r---- -r -r- +++-R"},
 	} {
 		got := ""
 		for _, line := range Lines([]byte(file), strings.Fields(test.tokens)) {

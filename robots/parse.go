@@ -135,22 +135,30 @@ func splitLine(line string) (field, string) {
 	return unknown, ""
 }
 
-// section is a group as it is written: user-agent lines, then rules.
+// section is a group as it is written: user-agent lines, then rules. A Crawl-delay or
+// a Request-rate ends no section (RFC 9309 2.2.4), but a run of its user-agent lines:
+// before the rules it belongs to the run right above it, after them to all runs.
 type section struct {
-	first   int32 // of its rules, among all
-	delay   time.Duration
-	delayed bool
-	rates   []rate
-	blank   Rule // see Group.Blank
+	first int32 // of its rules, among all
+	pace  pace  // that it states after a rule
+	blank Rule  // see Group.Blank
+}
+
+// run is a part of the user-agent lines of a section.
+type run struct {
+	section int32
+	pace    pace // that it states before the rules
 }
 
 type parser struct {
 	sections []section
-	named    map[string][]int32 // the sections that address a bot, by its name in lower case
+	runs     []run
+	named    map[string][]int32 // the runs that address a bot, by its name in lower case
 	rules    []rule
 	text     []byte // of the rules
 	sitemaps []string
 	ruled    bool // a rule came after the last user-agent line
+	paced    bool // a Crawl-delay or Request-rate did
 }
 
 func (p *parser) line(number int, line string) {
@@ -173,22 +181,16 @@ func (p *parser) line(number int, line string) {
 		if value != "" {
 			p.sitemaps = append(p.sitemaps, value)
 		}
-	case crawlDelay:
+	case crawlDelay, requestRate:
 		if len(p.sections) == 0 {
 			return
 		}
-		s := &p.sections[len(p.sections)-1]
-		if !s.delayed {
-			s.delay, s.delayed = parseDelay(value)
+		p.paced = true
+		stated := &p.runs[len(p.runs)-1].pace
+		if p.ruled {
+			stated = &p.sections[len(p.sections)-1].pace
 		}
-	case requestRate:
-		if len(p.sections) == 0 {
-			return
-		}
-		if r, ok := parseRate(value); ok {
-			s := &p.sections[len(p.sections)-1]
-			s.rates = addRates(s.rates, r)
-		}
+		stated.add(readPace(field, value))
 	}
 }
 
@@ -212,7 +214,11 @@ func firstBlank(a, b Rule) Rule {
 func (p *parser) userAgent(value string) {
 	if len(p.sections) == 0 || p.ruled {
 		p.sections = append(p.sections, section{first: int32(len(p.rules))})
-		p.ruled = false
+		p.ruled, p.paced = false, true
+	}
+	if p.paced {
+		p.runs = append(p.runs, run{section: int32(len(p.sections) - 1)})
+		p.paced = false
 	}
 	name, lead := agentNames(value)
 	p.address(name)
@@ -221,23 +227,17 @@ func (p *parser) userAgent(value string) {
 	}
 }
 
-// address has the section that is being read address the bot of a name.
+// address has the run that is being read address the bot of a name.
 func (p *parser) address(name string) {
 	if name == "" {
 		return
 	}
 	var stack [64]byte
 	lower := appendLower(stack[:0], name)
-	at := int32(len(p.sections) - 1)
+	at := int32(len(p.runs) - 1)
 	if before := p.named[string(lower)]; len(before) == 0 || before[len(before)-1] != at {
 		p.named[string(lower)] = append(before, at)
 	}
-}
-
-// parseDelay reads a number of seconds.
-func parseDelay(s string) (time.Duration, bool) {
-	n, ok := parseNumber(s)
-	return seconds(n), ok
 }
 
 // parseNumber reads a decimal number. One that is too large counts as the largest.

@@ -5,6 +5,51 @@ import (
 	"time"
 )
 
+// A pace is how far apart somebody's requests are to start. The zero value states
+// nothing.
+type pace struct {
+	delay   time.Duration // of the first Crawl-delay
+	delayed bool          // there is one
+	rates   []rate
+}
+
+// readPace reads the value of a Crawl-delay or Request-rate line.
+func readPace(field field, value string) (p pace) {
+	if field == crawlDelay {
+		var n float64
+		n, p.delayed = parseNumber(value)
+		p.delay = seconds(n)
+	} else if r, ok := parseRate(value); ok {
+		p.rates = []rate{r}
+	}
+	return p
+}
+
+// add joins what is stated later: the first delay counts, and the first rate that
+// holds.
+func (p *pace) add(later pace) {
+	if !p.delayed {
+		p.delay, p.delayed = later.delay, later.delayed
+	}
+	p.rates = addRates(p.rates, later.rates...)
+}
+
+// at is the delay at a time of day; false if none is stated.
+func (p *pace) at(day time.Duration) (time.Duration, bool) {
+	if p.delayed {
+		return p.delay, true
+	}
+	for _, r := range p.rates {
+		if r.holds(day) {
+			return r.delay, true
+		}
+	}
+	return 0, false
+}
+
+// stated reports whether there is a delay at any time.
+func (p *pace) stated() bool { return p.delayed || len(p.rates) > 0 }
+
 // A rate is what a Request-rate line asks for: so many requests in so long, maybe
 // between two times of the day alone. No standard has it; the syntax is that of the
 // extended standard of 1996, "1/10s", "30/1m 0900-1659".
@@ -33,16 +78,15 @@ const maxRates = 24
 // addRates appends to rates those of more that may ever count. It does not write to
 // what lies behind rates, which groups share.
 func addRates(rates []rate, more ...rate) []rate {
-	if len(rates) == 0 {
+	switch n := len(rates); {
+	case n == 0:
 		return more
+	case n == maxRates || rates[n-1].always():
+		return rates
+	default:
+		more = more[:min(len(more), maxRates-n)]
+		return append(rates[:n:n], more...)
 	}
-	for _, r := range more {
-		if n := len(rates); n == maxRates || n > 0 && rates[n-1].always() {
-			break
-		}
-		rates = append(rates[:len(rates):len(rates)], r)
-	}
-	return rates
 }
 
 // parseRate reads REQUESTS/TIME, in which the time is in seconds or has one of the

@@ -64,6 +64,37 @@ func TestRequestRateByTheHour(t *testing.T) {
 	}
 }
 
+func TestDelaysBelongToTheLinesAbove(t *testing.T) {
+	for body, want := range map[string]string{ // delays of a, b and *, in seconds; -: none
+		"User-agent: a\nCrawl-delay: 10\nUser-agent: *\nDisallow: /x":                                           "10 - -",
+		"User-agent: a\nUser-agent: b\nCrawl-delay: 10\nUser-agent: *\nDisallow: /x":                            "10 10 -",
+		"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 2\nUser-agent: *\nCrawl-delay: 3":           "1 2 3",
+		"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /x\nCrawl-delay: 2":                            "1 2 -", // a has one already
+		"User-agent: a\nUser-agent: b\nDisallow: /x\nCrawl-delay: 2":                                            "2 2 -",
+		"User-agent: a\nSitemap: s\n\nhello\nCrawl-delay: 1\nUser-agent: b":                                     "1 - -", // other lines stand between
+		"User-agent: a\nCrawl-delay: 1\nRequest-rate: 1/2\nUser-agent: b\nDisallow: /":                          "1 - -",
+		"User-agent: a\nRequest-rate: 1/2\nUser-agent: b\nDisallow: /\nRequest-rate: 1/4":                       "2 4 -",
+		"User-agent: a\nCrawl-delay: soon\nUser-agent: b\nCrawl-delay: 2\nDisallow: /":                          "- 2 -",
+		"User-agent: a\nCrawl-delay: 1\nUser-agent: a\nUser-agent: b\nCrawl-delay: 2\nDisallow: /":              "1 2 -",
+		"User-agent: a\nDisallow: /\nUser-agent: b\nCrawl-delay: 2\nUser-agent: a\nDisallow: /\nCrawl-delay: 3": "3 2 -", // a is named twice
+		"Crawl-delay: 1\nUser-agent: a\nDisallow: /\nUser-agent: *\nDisallow:":                                  "- - -",
+	} {
+		file := Parse([]byte(body))
+		var got []string
+		for _, name := range []string{"a", "b", "*"} {
+			seconds := "-"
+			if group := file.named(name); group != nil && group.StatesDelay() {
+				delay, _ := group.Delay(0)
+				seconds = fmt.Sprint(delay.Seconds())
+			}
+			got = append(got, seconds)
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%q: %s, want %s", body, got, want)
+		}
+	}
+}
+
 // Thousands of bots that share thousands of rates cost no more than their lines.
 func TestManyRequestRates(t *testing.T) {
 	var b strings.Builder
@@ -72,8 +103,8 @@ func TestManyRequestRates(t *testing.T) {
 	}
 	file := Parse([]byte(b.String()))
 	for _, group := range file.groups {
-		if len(group.rates) > maxRates {
-			t.Errorf("%s has %d rates", group.name, len(group.rates))
+		if len(group.pace.rates) > maxRates {
+			t.Errorf("%s has %d rates", group.name, len(group.pace.rates))
 		}
 	}
 	if limit := int64(40 * b.Len()); file.Size() > limit {

@@ -109,6 +109,51 @@ func referenceNames(value string) []string {
 	return slices.DeleteFunc([]string{lead, word}, func(name string) bool { return name == "" || name == "*" })
 }
 
+var (
+	referenceAgent    = referenceField(`user-agent|useragent|user agent`)
+	referenceDelay    = referenceField(`crawl-delay|crawldelay|crawl delay`)
+	referenceRate     = referenceField(`request-rate|requestrate|request rate`)
+	referenceRuleLine = referenceField(`allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw`)
+)
+
+// referenceDelays gives the first Crawl-delay of each name, as written. One that
+// stands before the rules is of the names right above it, after them of all the names
+// of its group.
+func referenceDelays(body string) map[string]string {
+	delays := map[string]string{}
+	var group, above []string
+	ruled, stated := true, false
+	for _, line := range referenceEnd.Split(referenceBOM.ReplaceAllString(latin(body), ""), -1) {
+		line, _, _ = strings.Cut(line, "\x00")
+		line, _, _ = strings.Cut(line, "#")
+		line = strings.Trim(line, referenceSpace)
+		if m := referenceAgent.FindStringSubmatch(line); m != nil {
+			if ruled {
+				group = nil
+			}
+			if ruled || stated {
+				above = nil
+			}
+			ruled, stated = false, false
+			named := referenceNames(octets(strings.Trim(m[1]+m[2], referenceSpace)))
+			group, above = append(group, named...), append(above, named...)
+		} else if referenceRuleLine.MatchString(line) {
+			ruled, above = true, group
+		} else if referenceRate.MatchString(line) {
+			stated = true
+		} else if m := referenceDelay.FindStringSubmatch(line); m != nil {
+			stated = true
+			value := strings.Trim(m[1]+m[2], referenceSpace)
+			for _, name := range above {
+				if delays[name] == "" && regexp.MustCompile(`^(\d+\.?\d*|\.\d+)$`).MatchString(value) {
+					delays[name] = value
+				}
+			}
+		}
+	}
+	return delays
+}
+
 // referenceLower leaves alone what is not ASCII.
 func referenceLower(s string) string {
 	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(s, strings.ToLower)

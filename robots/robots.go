@@ -70,9 +70,7 @@ type Group struct {
 	name    string   // in lower case; "*" for everyone
 	indexes []*index // of the sections that name the bot, or one of all of them
 	extent  Extent
-	delay   time.Duration
-	delayed bool
-	rates   []rate
+	pace    pace
 	blank   Rule // its Line is 0 if there is none
 }
 
@@ -83,22 +81,13 @@ func (g *Group) Name() string { return g.name }
 // Delay is how far apart the group wants the starts of requests at a time of day,
 // given as the time since midnight in UTC: the first Crawl-delay that it states or,
 // where it states none, that of its first Request-rate for that time. False if it
-// states neither.
-func (g *Group) Delay(at time.Duration) (time.Duration, bool) {
-	if g.delayed {
-		return g.delay, true
-	}
-	for _, r := range g.rates {
-		if r.holds(at) {
-			return r.delay, true
-		}
-	}
-	return 0, false
-}
+// states neither. Either belongs to the user-agent lines right above it alone, or
+// after a rule to all those of the rule's group.
+func (g *Group) Delay(at time.Duration) (time.Duration, bool) { return g.pace.at(at) }
 
 // StatesDelay reports whether the group states a delay, be it of zero or for some
 // hours alone.
-func (g *Group) StatesDelay() bool { return g.delayed || len(g.rates) > 0 }
+func (g *Group) StatesDelay() bool { return g.pace.stated() }
 
 // Extent says whether the group's rules make any difference between paths.
 func (g *Group) Extent() Extent { return g.extent }

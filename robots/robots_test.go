@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -136,11 +137,38 @@ func TestBlank(t *testing.T) {
 func TestFirstCrawlDelayOfTheGroup(t *testing.T) {
 	file := Parse([]byte("Crawl-delay: 1\nUser-agent: a\nCrawl-delay: x\nCRAWLDELAY: 2\nCrawl-delay: 3\nDisallow: /\nCrawl-delay: 4\n" +
 		"User-agent: b\nDisallow: /\nUser-agent: a\nUser-agent: b\nCrawl delay: 5\nUser-agent: *\nAllow: /\n"))
-	for name, want := range map[string]time.Duration{"a": 2 * time.Second, "b": 5 * time.Second, "c": 5 * time.Second} {
+	if file.named(everyone).StatesDelay() {
+		t.Error("* has the delay of the lines before")
+	}
+	for name, want := range map[string]time.Duration{"a": 2 * time.Second, "b": 5 * time.Second} {
 		group, _ := file.Group([]string{name})
 		if got, ok := group.Delay(0); !ok || got != want {
 			t.Errorf("%s: %v, %v; want %v", name, got, ok, want)
 		}
+	}
+}
+
+func TestRealDelays(t *testing.T) {
+	files := 0
+	eachRealFile(t, conformanceDir(t), func(name string, body []byte) {
+		file, want := Parse(body), referenceDelays(string(body))
+		if len(want) > 0 {
+			files++
+		}
+		for i := range file.groups {
+			group := &file.groups[i]
+			value, stated := want[group.name]
+			if stated != group.pace.delayed {
+				t.Errorf("%s: %s states a Crawl-delay: %v, the reference says %q", name, group.name, group.pace.delayed, value)
+				continue
+			}
+			if seconds, _ := strconv.ParseFloat(value, 64); stated && group.pace.delay != time.Duration(seconds*float64(time.Second)) {
+				t.Errorf("%s: the Crawl-delay of %s is %v, the reference says %q", name, group.name, group.pace.delay, value)
+			}
+		}
+	})
+	if files < 700 {
+		t.Errorf("%d files state a delay", files)
 	}
 }
 
