@@ -80,7 +80,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(s.Metrics, m.count.Load)
+	metrics, err := newMetrics(s.Metrics, m.count.Load, s.Store)
 	if err != nil {
 		m.close()
 		return nil, fmt.Errorf("registering the metrics of policies: %w", err)

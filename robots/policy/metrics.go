@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"robotsproxy/robots/store"
 )
 
 // metrics count what a keeper does.
@@ -15,8 +17,11 @@ type metrics struct {
 	lost                             prometheus.Counter
 }
 
+// A bounded store drops what is oldest when it is full.
+type bounded interface{ Evicted() *store.Evicted }
+
 // newMetrics registers the metrics with to, unless that is nil.
-func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
+func newMetrics(to prometheus.Registerer, held func() int64, kept store.Store) (*metrics, error) {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "robotsproxy_policy_lookups_total",
 		Help: "Policies asked for, by where they were found.",
@@ -56,6 +61,18 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 		Name: "robotsproxy_policies",
 		Help: "Policies held in memory.",
 	}, func() float64 { return float64(held()) })
+	if b, ok := kept.(bounded); ok {
+		for what, dropped := range map[string]func() int64{"version": b.Evicted().Versions, "origin": b.Evicted().Origins} {
+			err := to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name:        "robotsproxy_store_evicted_total",
+				Help:        "What the store has dropped to stay within its size: versions no longer served, and origins with all that is known of them.",
+				ConstLabels: prometheus.Labels{"what": what},
+			}, func() float64 { return float64(dropped()) }))
+			if err != nil {
+				return m, err
+			}
+		}
+	}
 	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies), to.Register(m.storeErrors), to.Register(m.lost))
 }
 

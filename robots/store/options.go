@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -33,6 +34,11 @@ type Options struct {
 	// unix://.
 	RedisURL string `yaml:"redis_url"`
 
+	// MaxSize bounds policies.db, in bytes; 0: it has no bound. Over it goes what is
+	// oldest and no longer served; when there is no more of that, the origins that
+	// were asked last the longest ago. Redis has a bound of its own, maxmemory.
+	MaxSize int64 `yaml:"max_size,size"`
+
 	// History is how long a version that is no longer served, and a record that
 	// nobody asks for, is kept. 0: without end.
 	History time.Duration `yaml:"history"`
@@ -51,8 +57,15 @@ func Defaults() Options {
 
 // Validate says what is wrong with the options, and the mend.
 func (o Options) Validate() error {
+	var errs []error
 	if _, err := parseRedisURL(o.RedisURL); err != nil {
-		return fmt.Errorf("redis_url: %w", err)
+		errs = append(errs, fmt.Errorf("redis_url: %w", err))
 	}
-	return nil
+	if o.MaxSize != 0 && o.MaxSize < minMaxSize {
+		errs = append(errs, fmt.Errorf("max_size: %d holds next to no policy; write %dMiB or more, or 0 for no bound", o.MaxSize, minMaxSize>>20))
+	}
+	return errors.Join(errs...)
 }
+
+// minMaxSize has room for what is written between two looks at the size.
+const minMaxSize = 16 << 20

@@ -18,6 +18,7 @@ import (
 type sqliteStore struct {
 	path    string
 	history time.Duration
+	maxSize int64 // 0: no bound
 	log     zerolog.Logger
 	now     func() time.Time
 	db      atomic.Pointer[database]
@@ -27,6 +28,8 @@ type sqliteStore struct {
 	writing sync.Mutex
 	unswept int // records written since the last sweep
 	packer  packer
+	victims []victim // of shrink
+	evicted Evicted
 
 	mending sync.Mutex
 	mended  time.Time
@@ -40,7 +43,9 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
-	s := &sqliteStore{path: filepath.Join(dataDir, "policies.db"), history: opts.History, log: log, now: opts.Now}
+	s := &sqliteStore{
+		path: filepath.Join(dataDir, "policies.db"), history: opts.History, maxSize: opts.MaxSize, log: log, now: opts.Now,
+	}
 	s.unswept = sweepEvery // with the first write: not every process lives to see many
 	if s.now == nil {
 		s.now = time.Now
@@ -52,6 +57,9 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 	s.db.Store(&database{DB: db})
 	return s, nil
 }
+
+// Evicted counts what has been dropped to stay within MaxSize.
+func (s *sqliteStore) Evicted() *Evicted { return &s.evicted }
 
 func (s *sqliteStore) Close() error { return s.db.Load().Close() }
 
@@ -169,6 +177,9 @@ func (s *sqliteStore) Put(ctx context.Context, recs ...Record) error {
 			if err := s.sweep(ctx, db); err != nil {
 				s.log.Debug().Err(err).Msg("old policies could not be swept out") // the next sweep will try again
 			}
+		}
+		if err := s.shrink(ctx, db); err != nil {
+			s.log.Debug().Err(err).Msg("the database could not be made smaller") // the next write will try again
 		}
 		return nil
 	})

@@ -11,6 +11,15 @@ import (
 // origins can come, so that the sweep gets round.
 const sweepEvery, sweepLength = 128, 512
 
+// lastUse is when a record's origin was last fetched or tried: nobody has asked for it
+// since its lifetime ended then. A try is always before the next one.
+const lastUse = `max(fetched_at, next_try)`
+
+// unserved is the condition that a version is not its origin's last answer.
+const unserved = `NOT EXISTS (
+	SELECT 1 FROM policies AS p
+	WHERE p.origin = versions.origin AND p.text_id = versions.text_id AND p.status = versions.status)`
+
 // sweep takes out of the next origins what has been of no use for all of history:
 // records that nobody asked for, or they would have been fetched or tried, and
 // versions that are no longer served. Then it gives some free space back.
@@ -37,14 +46,14 @@ FROM sweep`
 	if err := tx.QueryRowContext(ctx, next, sweepLength-1).Scan(&from, &to); err != nil {
 		return err
 	}
-	// A try is always before the next one. Beyond the last origin is a blob, which
-	// follows every text: "?2 IS NULL OR ..." would have SQLite look at all of them.
+	// Beyond the last origin is a blob, which follows every text: "?2 IS NULL OR ..."
+	// would have SQLite look at all of them.
 	const unused = `
-DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND max(fetched_at, next_try) < ?3`
+DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND ` + lastUse + ` < ?3`
 	if _, err := tx.ExecContext(ctx, unused, from, to, ms(before)); err != nil {
 		return err
 	}
-	if err := dropVersions(ctx, tx, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, ms(before)); err != nil {
+	if _, err := dropVersions(ctx, tx, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, ms(before)); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE sweep SET origin = coalesce(?, '')`, to); err != nil {
@@ -53,7 +62,12 @@ DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND max(f
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, `PRAGMA incremental_vacuum(512)`)
+	return giveBack(ctx, db)
+}
+
+// giveBack takes some of what is free from the end of the file.
+func giveBack(ctx context.Context, db *database) error {
+	_, err := db.ExecContext(ctx, `PRAGMA incremental_vacuum(2048)`)
 	return err
 }
 
@@ -71,38 +85,36 @@ func dropOldest(ctx context.Context, db *database, tx *sql.Tx, origin string) er
 	if err != nil {
 		return err
 	}
-	return dropVersions(ctx, tx, `origin = ? AND last_seen < ?`, origin, oldest)
+	_, err = dropVersions(ctx, tx, `origin = ? AND last_seen < ?`, origin, oldest)
+	return err
 }
 
 // dropVersions takes out the versions of a condition but for those that are
-// still served, and the texts that no other version has.
-func dropVersions(ctx context.Context, tx *sql.Tx, where string, args ...any) error {
-	rows, err := tx.QueryContext(ctx, `
-DELETE FROM versions WHERE `+where+` AND NOT EXISTS (
-	SELECT 1 FROM policies AS p
-	WHERE p.origin = versions.origin AND p.text_id = versions.text_id AND p.status = versions.status)
-RETURNING text_id`, args...)
+// still served, and the texts that no other version has. It returns how many versions
+// that were.
+func dropVersions(ctx context.Context, tx *sql.Tx, where string, args ...any) (dropped int64, err error) {
+	rows, err := tx.QueryContext(ctx, `DELETE FROM versions WHERE `+where+` AND `+unserved+` RETURNING text_id`, args...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer rows.Close()
 	var texts []int64
 	for rows.Next() {
 		var id int64
 		if err := rows.Scan(&id); err != nil {
-			return err
+			return 0, err
 		}
 		texts = append(texts, id)
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return 0, err
 	}
 	const unserved = `
 DELETE FROM texts WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM versions WHERE text_id = ?1 AND text_id != 0)`
 	for _, id := range texts {
 		if _, err := tx.ExecContext(ctx, unserved, id); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return int64(len(texts)), nil
 }
