@@ -89,16 +89,21 @@ func (u *upload) malformed() error {
 	return u.err
 }
 
-// download is the body of a response. It notices where upstream cuts it short:
-// goproxy does not.
+// download is the body of a response. It notices where upstream cuts it short, which
+// goproxy does not, and strips the trailers that have come with its end.
 type download struct {
 	io.ReadCloser
-	cut error // why it ended before its end
+	response *http.Response
+	proxy    string // the name of this one
+	cut      error  // why it ended before its end
 }
 
 func (d *download) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	switch {
+	case err == io.EOF && len(d.response.Trailer) > 0:
+		stripResponse(d.response.Trailer, d.proxy, false)
+	case err != nil && err != io.EOF:
 		d.cut = err
 	}
 	return n, err

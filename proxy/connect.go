@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
@@ -16,24 +16,44 @@ import (
 	"robotsproxy/robots"
 )
 
-// tunnel is a client's connection after CONNECT. Reading it starts with what
-// the client sent together with the CONNECT.
+// tunnel is a client's connection after CONNECT.
 type tunnel struct {
 	net.Conn
-	first  *bufio.Reader // nil once it is read
+	early  []byte        // what has been received and not yet read
+	taken  net.Conn      // as net/http gave it away; Conn may be a layer on it
 	origin robots.Origin // what CONNECT named, by the scheme that is spoken inside
 	user   string        // whom the CONNECT came from, by its Proxy-Authorization
 	trust  trust
 }
 
+// Read begins with what the client sent together with the CONNECT, and with what
+// peek has received.
 func (t *tunnel) Read(p []byte) (int, error) {
-	if t.first != nil {
-		if t.first.Buffered() > 0 {
-			return t.first.Read(p)
+	if len(t.early) > 0 {
+		n := copy(p, t.early)
+		if t.early = t.early[n:]; len(t.early) == 0 {
+			t.early = nil // a tunnel may be idle for long
 		}
-		t.first = nil // with all that net/http had for the CONNECT; tunnels may be idle for long
+		return n, nil
 	}
 	return t.Conn.Read(p)
+}
+
+// pieceOfTLS is about as long as a ClientHello.
+const pieceOfTLS = 2 << 10
+
+// peek returns the first n octets, or more, without consuming them. It waits for as
+// long as the connection's deadline allows; an error says that they did not come.
+func (t *tunnel) peek(n int) ([]byte, error) {
+	for len(t.early) < n {
+		t.early = slices.Grow(t.early, pieceOfTLS)
+		received, err := t.Conn.Read(t.early[len(t.early):cap(t.early)])
+		t.early = t.early[:len(t.early)+received]
+		if err != nil && len(t.early) < n {
+			return nil, err
+		}
+	}
+	return t.early, nil
 }
 
 // CloseWrite tells the client that nothing more comes.
@@ -42,55 +62,74 @@ func (t *tunnel) CloseWrite() error { return closeWrite(t.Conn) }
 // connect opens a tunnel. goproxy has no part in it: it would lose a ClientHello
 // that comes in one packet with the CONNECT.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	authority := r.RequestURI
-	_, port, err := net.SplitHostPort(authority)
-	secure, err2 := robots.ParseOrigin("https://" + authority)
-	plain, err3 := robots.ParseOrigin("http://" + authority)
-	if err != nil || err2 != nil || err3 != nil || port == "" { // RFC 9110 9.3.6: there is no default port
+	_, port, err := net.SplitHostPort(r.RequestURI)
+	origin, err2 := robots.ParseOrigin("https://" + r.RequestURI)
+	if err != nil || err2 != nil || port == "" { // RFC 9110 9.3.6: there is no default port
 		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
-	origin := secure
-	if plain.Port == "80" { // of what is not read nobody knows better
-		origin = plain
-	}
-	if judge := s.unreadJudge(origin); judge != nil && s.passUnread(w, r, origin, judge) {
+	t := &tunnel{origin: origin}
+	t.user, _, _ = proxyCredentials(r.Header)
+	defer s.endOpening(t)
+	if s.passUnread(w, r, t) {
 		return
 	}
-	s.read(w, r, secure, plain)
+	if t.taken != nil || s.openTunnel(w, r, t) {
+		s.read(t)
+	}
 }
 
-// read opens a tunnel and hands it to the inner server.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, secure, plain robots.Origin) {
+// openTunnel takes the connection over from net/http, and tells the client that its tunnel is
+// there. It reports false if that failed; the client has been answered then, or has left.
+func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
-		return
+		return false
 	}
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	t.Conn, t.taken, t.early = conn, conn, bytes.Clone(early)
 	s.unread.add(conn)
-	defer s.unread.remove(conn)
 	s.limit(conn)
 	if err := established(conn); err != nil {
 		conn.Close()
+		return false
+	}
+	return true
+}
+
+// endOpening ends what connect does. It is deferred. net/http, which has given the
+// connection away, would leave it open after a panic.
+func (s *Server) endOpening(t *tunnel) {
+	cause := recover()
+	if t.taken != nil {
+		s.unread.remove(t.taken)
+	}
+	if cause == nil {
 		return
 	}
+	s.panicked(cause)
+	if t.taken == nil {
+		panic(http.ErrAbortHandler) // the connection is still net/http's
+	}
+	t.taken.Close()
+}
 
-	user, _, _ := proxyCredentials(r.Header)
-	t := &tunnel{Conn: conn, first: rw.Reader, user: user}
-	spoken, err := speaks(t.first)
-	switch {
+// read hands a tunnel to the inner server.
+func (s *Server) read(t *tunnel) {
+	switch spoken, err := speaks(t); {
 	case spoken == protocolTLS:
-		t.origin = secure
+		t.origin.Scheme = "https"
 		s.intercept(t)
 	case spoken == protocolHTTP:
-		t.origin = plain
+		t.origin.Scheme = "http"
 		s.enter(t, t)
 	case err != nil: // the client has left, or says nothing
-		conn.Close()
+		t.Close()
 	default:
-		s.log.Info().Stringer("client", clientOf(r)).Str("host", r.RequestURI).
+		s.log.Info().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).
 			Msg("tunnel closed: the client speaks neither TLS nor HTTP in it")
-		conn.Close()
+		t.Close()
 	}
 }
 
@@ -265,15 +304,15 @@ const longestMethod = 32
 // speaks tells the protocol by the first octets, without consuming them. It
 // waits for as many as it needs, for as long as the connection's deadline
 // allows; an error says that they did not come.
-func speaks(r *bufio.Reader) (protocol, error) {
+func speaks(t *tunnel) (protocol, error) {
 	for n := 1; n <= longestMethod+1; n++ {
-		head, err := r.Peek(n)
+		head, err := t.peek(n)
 		if err != nil {
 			return protocolUnknown, err
 		}
 		switch c := head[n-1]; {
 		case n == 1 && c == 0x16: // a TLS record that holds a handshake
-			head, err = r.Peek(2)
+			head, err = t.peek(2)
 			if err != nil || head[1] != 0x03 {
 				return protocolUnknown, err
 			}

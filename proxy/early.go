@@ -12,15 +12,17 @@ import (
 // early passes 1xx responses on until the final one is there.
 type early struct {
 	to    http.ResponseWriter
+	proxy string // the name of this one
 	trace httptrace.ClientTrace
 
 	mu   sync.Mutex // the transport may still call when the final response is there
 	over bool
 }
 
-// watch is the context for a request whose 1xx responses go to w, which answers r.
-func (e *early) watch(ctx context.Context, w http.ResponseWriter, r *http.Request) context.Context {
-	e.to, e.over = w, !r.ProtoAtLeast(1, 1) // RFC 9110 15.2: no 1xx to HTTP/1.0
+// watch is the context for a request whose 1xx responses go to w, which answers r, by
+// the proxy of that name.
+func (e *early) watch(ctx context.Context, w http.ResponseWriter, r *http.Request, proxy string) context.Context {
+	e.to, e.proxy, e.over = w, proxy, !r.ProtoAtLeast(1, 1) // RFC 9110 15.2: no 1xx to HTTP/1.0
 	e.trace.Got1xxResponse = e.pass
 	return httptrace.WithClientTrace(ctx, &e.trace)
 }
@@ -33,7 +35,7 @@ func (e *early) pass(status int, header textproto.MIMEHeader) error {
 	}
 	h := e.to.Header()
 	maps.Copy(h, http.Header(header))
-	stripHopByHop(h, false)
+	stripResponse(h, e.proxy, false)
 	e.to.WriteHeader(status)
 	clear(h)
 	return nil

@@ -63,14 +63,14 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.T
 	s.exchanges.RLock()
 	defer s.exchanges.RUnlock()
 	defer s.conclude(x, r)
-	s.goproxy.ServeHTTP(&x.client, outgoing(r, x))
+	s.goproxy.ServeHTTP(&x.client, s.outgoing(r, x))
 }
 
 // conclude ends an exchange, whatever became of it. It is deferred.
 func (s *Server) conclude(x *exchange, r *http.Request) {
 	cause := recover()
 	if cause != nil && cause != http.ErrAbortHandler {
-		s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a request failed inside the proxy; please report this")
+		s.panicked(cause)
 		if x.client.status == 0 {
 			clear(x.client.Header())
 			s.answer(&x.client, r, answer{status: http.StatusInternalServerError, kind: "proxy_internal_error", details: "the proxy failed on this request"})
@@ -95,12 +95,17 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 	}
 }
 
+// panicked logs what a deferred function has recovered.
+func (s *Server) panicked(cause any) {
+	s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a request failed inside the proxy; please report this")
+}
+
 // outgoing turns a client's request into the one for the origin that is judged:
 // it is dialled by the judged origin, and asks for the target as the client
 // wrote it.
-func outgoing(r *http.Request, x *exchange) *http.Request {
+func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	ctx := context.WithValue(r.Context(), exchangeKey{}, x)
-	out := r.WithContext(x.early.watch(ctx, &x.client, r))
+	out := r.WithContext(x.early.watch(ctx, &x.client, r, s.opts.Name))
 	origin := x.target.Origin
 	authority := origin.Authority()
 	out.Host = authority
@@ -223,12 +228,13 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	}
 	x.passage.Answered(resp.StatusCode, resp.Header)
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
-	stripHopByHop(resp.Header, switched)
+	stripResponse(resp.Header, s.opts.Name, switched)
 	if !switched {
-		x.body.ReadCloser = resp.Body
+		x.body = download{ReadCloser: resp.Body, response: resp, proxy: s.opts.Name}
 		resp.Body = &x.body
 	}
 	if len(resp.Trailer) > 0 {
+		stripResponse(resp.Trailer, s.opts.Name, false)
 		// HTTP/2 has trailers after a body of stated length too, HTTP/1.1 only
 		// after a chunked one.
 		resp.Header.Del("Content-Length")

@@ -45,6 +45,66 @@ func stripHopByHop(h http.Header, websocket bool) {
 	}
 }
 
+// stripResponse takes out of a response's header, or of its trailers, what must not be
+// passed on: what concerns the connection alone, Alt-Svc, and what claims to come from
+// this proxy, which is called name.
+//
+// Alt-Svc (RFC 7838) sends a client to another host, where its tunnel is judged by a
+// robots.txt that is not this origin's. HTTP/2's frame of that name never comes through:
+// net/http ignores it.
+func stripResponse(h http.Header, name string, websocket bool) {
+	stripHopByHop(h, websocket)
+	delete(h, "Alt-Svc")
+	if h["Proxy-Status"] != nil {
+		dropOwnStatus(h, name)
+	}
+}
+
+// dropOwnStatus takes the members that bear a name out of Proxy-Status (RFC 9209 2): by
+// that name a client knows that an answer is not the origin's. A field that cannot be read
+// goes as a whole; it means nothing (RFC 8941 4.2).
+func dropOwnStatus(h http.Header, name string) {
+	all, valid := members(strings.Join(h["Proxy-Status"], ","))
+	others := slices.DeleteFunc(slices.Clone(all), func(member string) bool { return isNamed(member, name) })
+	switch {
+	case !valid, len(others) == 0:
+		delete(h, "Proxy-Status")
+	case len(others) < len(all):
+		h["Proxy-Status"] = []string{strings.TrimSpace(strings.Join(others, ","))}
+	}
+}
+
+// isNamed reports whether a member of Proxy-Status is about the intermediary of that name,
+// which may be written as a Token or as a String (RFC 9209 2). Some clients may not tell
+// upper from lower case.
+func isNamed(member, name string) bool {
+	member = strings.Trim(member, " \t")
+	if text, quoted := strings.CutPrefix(member, `"`); quoted {
+		member, _, _ = strings.Cut(strings.ReplaceAll(text, `\`, ""), `"`)
+	} else if end := strings.IndexAny(member, "; \t"); end >= 0 {
+		member = member[:end]
+	}
+	return strings.EqualFold(strings.Trim(member, " \t"), name)
+}
+
+// members splits a list of RFC 8941 3.1 at its commas, but not at those in Strings. It is
+// not valid if a String does not end.
+func members(list string) (all []string, valid bool) {
+	start, quoted := 0, false
+	for i := 0; i < len(list); i++ {
+		switch c := list[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted:
+			i++ // what it escapes
+		case c == ',' && !quoted:
+			all = append(all, list[start:i])
+			start = i + 1
+		}
+	}
+	return append(all, list[start:]), !quoted
+}
+
 // isWebSocket reports whether a request asks to speak WebSocket (RFC 6455 4.1).
 func isWebSocket(h http.Header) bool {
 	return hasToken(h, "Connection", "upgrade") && hasToken(h, "Upgrade", "websocket")

@@ -119,6 +119,7 @@ func TestIdleTunnels(t *testing.T) {
 		if line, err := bufio.NewReaderSize(client, 64).ReadString('\n'); err != nil || line != "HTTP/1.1 200 Connection established\r\n" {
 			t.Fatalf("tunnel %d: %q, %v", i, line, err)
 		}
+		echoed(t, client)
 	}
 	w.gauge("robotsproxy_tunnels", many)
 	each := int64(memory()-before) / many
@@ -128,14 +129,20 @@ func TestIdleTunnels(t *testing.T) {
 	}
 	for i, client := range clients { // they have not been forgotten
 		if i%100 == 0 {
-			client.SetDeadline(time.Now().Add(20 * time.Second))
-			echo := make([]byte, 2)
-			io.WriteString(client, "hi")
-			if _, err := io.ReadFull(client, echo); err != nil || string(echo) != "hi" {
-				t.Errorf("tunnel %d: %q, %v", i, echo, err)
-			}
+			echoed(t, client)
 		}
 		client.Close()
 	}
 	w.gauge("robotsproxy_tunnels", 0)
+}
+
+// echoed says something in a tunnel to a site that sends it back.
+func echoed(t *testing.T, client net.Conn) {
+	t.Helper()
+	client.SetDeadline(time.Now().Add(20 * time.Second))
+	echo := make([]byte, 2)
+	io.WriteString(client, "hi")
+	if _, err := io.ReadFull(client, echo); err != nil || string(echo) != "hi" {
+		t.Fatalf("%q, %v", echo, err)
+	}
 }

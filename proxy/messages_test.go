@@ -910,3 +910,53 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 		t.Error("the request was not broken off")
 	}
 }
+
+// An origin can neither send clients elsewhere nor speak in the proxy's name.
+func TestFieldsThatAreNotTheOriginsToSend(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		for _, scheme := range []string{"http", "https", "https/1.1"} {
+			w := newWorld(t)
+			fields := map[string]string{
+				"Alt-Svc":      `h2="other.example:443"; ma=3600`,
+				"Proxy-Status": `cdn; error=dns_error, testproxy; error=http_request_denied`,
+			}
+			o := w.origin(scheme, func(w http.ResponseWriter, r *http.Request) {
+				set := func(prefix string) {
+					for name, value := range fields {
+						w.Header().Set(prefix+name, value)
+					}
+				}
+				set("")
+				w.WriteHeader(http.StatusEarlyHints)
+				w.Header().Set("Trailer", "Alt-Svc, X-Sum")
+				io.WriteString(w, "page")
+				w.(http.Flusher).Flush()
+				w.Header().Set("X-Sum", "1")
+				set(http.TrailerPrefix)
+			})
+			check := func(where string, h http.Header) {
+				t.Helper()
+				if h["Alt-Svc"] != nil || h.Get("Proxy-Status") != "cdn; error=dns_error" {
+					t.Errorf("%s, %s: %v", scheme, where, h)
+				}
+			}
+			r, _ := http.NewRequest("GET", o.URL+"/", nil)
+			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+				Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
+					check("early", http.Header(h))
+					return nil
+				},
+			}))
+			resp, err := w.client(version).Do(r)
+			must(t, err)
+			body, err := io.ReadAll(resp.Body)
+			must(t, err)
+			resp.Body.Close()
+			check("header", resp.Header)
+			check("trailers", resp.Trailer)
+			if string(body) != "page" || resp.Trailer.Get("X-Sum") != "1" {
+				t.Errorf("%s: %q, trailers %v", scheme, body, resp.Trailer)
+			}
+		}
+	})
+}

@@ -19,14 +19,16 @@ import (
 // one that must be read.
 type judge func(ctx context.Context, ask gate.Ask) (*gate.Passage, error)
 
-// unreadJudge says who judges a tunnel to an origin that may not be read; nil for
-// one that is read in any case.
-func (s *Server) unreadJudge(origin robots.Origin) judge {
-	tunnels := s.entry.Load().tunnels
-	never := tunnels.Mode == Never ||
-		slices.ContainsFunc(tunnels.Passthrough, func(g identity.HostGlob) bool { return g.Match(origin.Host) })
+// neverRead reports whether the operator wants no tunnel to a host read.
+func (t *Tunnels) neverRead(host string) bool {
+	return t.Mode == Never || slices.ContainsFunc(t.Passthrough, func(g identity.HostGlob) bool { return g.Match(host) })
+}
+
+// unreadJudge says who judges a tunnel to a host that may not be read; nil for one
+// that is read in any case.
+func (s *Server) unreadJudge(tunnels *Tunnels, host string) judge {
 	switch {
-	case never:
+	case tunnels.neverRead(host):
 		mixed := gate.Disallowed
 		if tunnels.Mixed == AllowMixed {
 			mixed = gate.Allowed
@@ -41,11 +43,21 @@ func (s *Server) unreadJudge(origin robots.Origin) judge {
 }
 
 // passUnread judges a CONNECT and, if it may pass, joins client and origin. It
-// reports false, and has done nothing, where the tunnel must be read.
-func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robots.Origin, judge judge) bool {
+// reports false where the tunnel must be read. If that showed only when it was open,
+// t has its connection then.
+func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
+	tunnels := &s.entry.Load().tunnels
+	judge := s.unreadJudge(tunnels, t.origin.Host)
+	if judge == nil {
+		return false
+	}
 	if passedBy(r.Header, s.opts.Name) {
 		s.answer(w, r, s.loop())
 		return true
+	}
+	origin := t.origin
+	if origin.Port == "80" { // nobody knows better what is spoken inside
+		origin.Scheme = "http"
 	}
 	ask := gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method}
 	passage, err := judge(r.Context(), ask)
@@ -73,51 +85,65 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, origin robot
 		passage.Done(a.status, 0, err)
 		return true
 	}
-	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
+	if !s.openTunnel(w, r, t) {
 		up.Close()
-		a := badRequest(http.StatusBadRequest, "this connection cannot become a tunnel")
-		s.answer(w, r, a)
-		passage.Done(a.status, 0, err)
+		passage.Done(0, 0, errNotOpened)
 		return true
 	}
-	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	s.hijacked.add(conn)
-	s.open.Inc()
-	// net/http's own goroutine and buffers, which it gives up now, are many times what
-	// an idle tunnel needs.
-	go func() {
-		defer s.hijacked.remove(conn)
-		defer s.open.Dec()
-		s.carry(conn, early, up, passage, judge, ask)
-	}()
+	course, err := t.courseIn(tunnels)
+	if course == refuse {
+		passage.Misnamed()
+		if passage.Admits() { // its identity's mode is report or off
+			course = join
+		}
+	}
+	switch course {
+	case join:
+		s.hijacked.add(t.Conn)
+		s.open.Inc()
+		// net/http's own goroutine and buffers, which it gives up now, are many times
+		// what an idle tunnel needs.
+		go func() {
+			defer s.hijacked.remove(t.Conn)
+			defer s.open.Dec()
+			s.carry(t, up, passage, judge, ask, err)
+		}()
+	case read:
+		up.Close()
+		passage.Withdraw()
+		return false
+	case refuse:
+		t.Write(unrecognizedName)
+		closeWrite(t.Conn)
+		fallthrough
+	default:
+		up.Close()
+		t.Close()
+		passage.Done(http.StatusOK, 0, err)
+	}
 	return true
 }
 
-// carry joins a client, which has said something early, and its origin for as long as
-// the tunnel may pass.
-func (s *Server) carry(conn net.Conn, early []byte, up net.Conn, passage *gate.Passage, judge judge, ask gate.Ask) {
-	defer conn.Close()
+var errNotOpened = errors.New("the client left before its tunnel was open")
+
+// carry joins a client and its origin for as long as the tunnel may pass. A concern is
+// what the log's line is to say of a tunnel that passes all the same; nil for none.
+func (s *Server) carry(t *tunnel, up net.Conn, passage *gate.Passage, judge judge, ask gate.Ask, concern error) {
+	defer t.Close()
 	defer up.Close()
 	var refused atomic.Bool
 	stop := s.judgeAgain(passage, judge, ask, func() {
 		refused.Store(true)
-		conn.Close()
+		t.Close()
 		up.Close()
 	})
 	defer stop()
-	down := int64(0)
-	err := established(conn)
-	if err == nil {
-		_, err = up.Write(early)
-	}
-	if err == nil {
-		down = join(conn, up)
-	}
+	t.SetDeadline(time.Time{})
+	down := relayBoth(t, up)
 	if refused.Load() {
-		err = errRefusedLater
+		concern = errRefusedLater
 	}
-	passage.Done(http.StatusOK, down, err)
+	passage.Done(http.StatusOK, down, concern)
 }
 
 var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")
@@ -157,9 +183,9 @@ func (s *Server) judgeAgain(first *gate.Passage, judge judge, ask gate.Ask, end 
 	}
 }
 
-// join copies both ways until both have ended, and returns how many octets came
+// relayBoth copies both ways until both have ended, and returns how many octets came
 // down. An end of one direction is passed on; the other goes on.
-func join(client, up net.Conn) (down int64) {
+func relayBoth(client, up net.Conn) (down int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -300,6 +301,9 @@ func TestTunnelByAParent(t *testing.T) {
 func TestTunnelsAreDrained(t *testing.T) {
 	w := unreadWorld(t, newSays(allowsAll))
 	c, left := w.tunnel(echo(t)), w.tunnel(echo(t))
+	for _, c := range []*rawConn{c, left} {
+		echoed(t, c)
+	}
 	stopped := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { stopped <- w.server.Shutdown(ctx) }()
@@ -321,5 +325,124 @@ func TestTunnelsAreDrained(t *testing.T) {
 	}
 	if err := <-stopped; !errors.Is(err, context.Canceled) {
 		t.Errorf("stopping: %v", err)
+	}
+}
+
+// The server name in a client's TLS chooses among the sites of one server, so a tunnel
+// that was judged by another is no longer left alone.
+func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
+	const closed = "closed" // after the CONNECT was let through
+	mode := func(m proxy.TunnelMode) func(*settings) {
+		return func(s *settings) { s.tunnels.Mode = m }
+	}
+	passthrough := func(patterns ...string) func(*settings) {
+		return func(s *settings) { s.tunnels.Passthrough = hosts(patterns) }
+	}
+	identityMode := func(m identity.Mode) func(*settings) {
+		return func(s *settings) {
+			s.tunnels.Mode = proxy.Never
+			s.rules.Identities.Default.Mode = m
+		}
+	}
+	for name, test := range map[string]struct {
+		change     func(*settings)
+		host       string
+		serverName string
+		want       string
+	}{
+		"tunnel, the same":                     {mode(proxy.Never), "localhost", "localhost", joined},
+		"tunnel, the same in capitals":         {mode(proxy.Never), "localhost", "LOCALHOST", joined},
+		"tunnel, none":                         {mode(proxy.Never), "localhost", "", joined},
+		"tunnel, none for an address":          {mode(proxy.Never), "127.0.0.1", "", joined},
+		"tunnel, another":                      {mode(proxy.Never), "localhost", "example.com", closed},
+		"tunnel, a name for an address":        {mode(proxy.Never), "127.0.0.1", "localhost", closed},
+		"tunnel, another, reported":            {identityMode(identity.Report), "localhost", "example.com", joined},
+		"tunnel, another, not judged":          {identityMode(identity.Off), "localhost", "example.com", joined},
+		"when needed, the same":                {mode(proxy.WhenNeeded), "localhost", "localhost", joined},
+		"when needed, none":                    {mode(proxy.WhenNeeded), "localhost", "", read},
+		"when needed, none for an address":     {mode(proxy.WhenNeeded), "127.0.0.1", "", joined},
+		"when needed, another":                 {mode(proxy.WhenNeeded), "localhost", "example.com", read},
+		"when needed, a name for an address":   {mode(proxy.WhenNeeded), "127.0.0.1", "localhost", read},
+		"passed through, the same":             {passthrough("localhost"), "localhost", "localhost", joined},
+		"passed through, none":                 {passthrough("localhost"), "localhost", "", joined},
+		"passed through, another":              {passthrough("localhost"), "localhost", "example.com", read},
+		"passed through, another such":         {passthrough("localhost", "example.com"), "localhost", "example.com", closed},
+		"read, another that is passed through": {passthrough("example.com"), "localhost", "example.com", read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.change, func(s *settings) {
+				s.policies = newSays(allowsAll)
+				s.upstream.Insecure = hosts([]string{"localhost"})
+			})
+			o := w.origin("https", nil)
+			_, port, _ := net.SplitHostPort(o.host())
+			host := net.JoinHostPort(test.host, port)
+			conn := tls.Client(w.tunnel(host), &tls.Config{InsecureSkipVerify: true, ServerName: test.serverName, NextProtos: []string{"http/1.1"}})
+			got := closed
+			err := conn.Handshake()
+			if err == nil {
+				got = read
+				if conn.ConnectionState().PeerCertificates[0].Equal(o.Certificate()) {
+					got = joined
+				}
+				c := &rawConn{t, conn, bufio.NewReader(conn)}
+				c.send("GET /page HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
+				if resp, body := c.response(http.MethodGet); resp.StatusCode != 200 || body != "page /page" {
+					t.Errorf("in the tunnel: %s, %q", resp.Status, body)
+				}
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+			switch {
+			case got == closed && !strings.Contains(err.Error(), "unrecognized name"):
+				t.Errorf("the client's handshake: %v", err)
+			case got == closed:
+				w.log.wait(t, `"message":"request"`, `"method":"CONNECT"`, `"verdict":"disallowed"`, `"reason":"tunnel"`, `"error":`, test.serverName)
+			case strings.HasSuffix(name, "reported"):
+				conn.Close()
+				w.log.wait(t, `"message":"request"`, `"method":"CONNECT"`, `"verdict":"disallowed"`, `"reason":"tunnel"`, `"error":`, test.serverName)
+			case got == read:
+				w.log.wait(t, `"message":"request"`, `"method":"GET"`)
+				if strings.Contains(w.log.String(), `"method":"CONNECT"`) {
+					t.Errorf("a CONNECT that is read was logged:\n%s", w.log)
+				}
+			}
+			conn.Close()
+			w.gauge("robotsproxy_tunnels", 0)
+		})
+	}
+}
+
+// What may be read anyway is, if it is no TLS.
+func TestPlainHTTPInTunnelsThatNeedNotBeRead(t *testing.T) {
+	for _, mode := range []proxy.TunnelMode{proxy.WhenNeeded, proxy.Never} {
+		w := newWorld(t, func(s *settings) {
+			s.policies = newSays(allowsAll)
+			s.tunnels.Mode = mode
+		})
+		o := w.origin("http", nil)
+		c := w.tunnel(o.host())
+		c.send("GET /page HTTP/1.1\r\nHost: example.com\r\n\r\n")
+		resp, _ := c.response(http.MethodGet)
+		if want := map[proxy.TunnelMode]int{proxy.WhenNeeded: 421, proxy.Never: 200}[mode]; resp.StatusCode != want {
+			t.Errorf("%s: %s", mode, resp.Status)
+		}
+	}
+}
+
+// No client can keep a tunnel open by saying nothing, or only the beginning of something.
+func TestSilenceInUnreadTunnels(t *testing.T) {
+	for _, said := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
+		w := newWorld(t, func(s *settings) {
+			s.policies = newSays(allowsAll)
+			s.tunnels.Mode = proxy.Never
+			s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond
+		})
+		c := w.tunnel(echo(t))
+		c.send(said)
+		io.Copy(io.Discard, c)
+		w.log.wait(t, `"method":"CONNECT"`, `"error":`)
+		w.gauge("robotsproxy_tunnels", 0)
 	}
 }

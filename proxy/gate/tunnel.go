@@ -49,6 +49,19 @@ func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 	return p, nil
 }
 
+// Misnamed tells that what is asked for in an unread tunnel is for another server than
+// the one that was judged. Then the passage is disallowed, unless nothing is refused to
+// its bot.
+func (p *Passage) Misnamed() {
+	if p.mode != identity.Off {
+		p.Reason, p.Judgment, p.Rule, p.Line = Unread, Disallowed, "", 0
+	}
+}
+
+// Withdraw ends a passage that came to nothing, since its tunnel is read after all: it is
+// neither counted nor logged. It stands in for Done.
+func (p *Passage) Withdraw() { p.place.Leave() }
+
 // decideTunnel judges all paths of an origin at once. The verdict is that on any of
 // them, unless the extent is Part. certain says that all requests inside come from
 // the bot of the ask; else the verdict holds for every bot.
