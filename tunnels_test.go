@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A site cannot lead curl to another host by Alt-Svc: neither past a tunnel that is read,
+// nor to where another robots.txt rules.
+func TestAltSvcLeadsNowhere(t *testing.T) {
+	for _, mode := range []string{"intercept", "when_needed"} {
+		w := start(t, "https: {mode: "+mode+"}")
+		other := newOrigin(t, "h2", says(""), nil)
+		site := newOrigin(t, "h2", says("User-agent: *\nDisallow: /private\n"), func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Alt-Svc", `h2="`+other.Listener.Addr().String()+`"; ma=3600`)
+			io.WriteString(rw, "the page")
+		})
+		cache := filepath.Join(t.TempDir(), "alt-svc")
+		for range 2 {
+			if r := w.curl("--alt-svc", cache, site.URL+"/page"); r.status != 200 || r.body != "the page" || r.header["Alt-Svc"] != nil {
+				t.Errorf("%s: %+v", mode, r)
+			}
+		}
+		wantRefused(t, w.curl("--alt-svc", cache, site.URL+"/private"), "Disallow: /private")
+		wantSame(t, "pages of the other site", other.pages(), nil)
+	}
+}
+
+// A client whose TLS asks for one server in a tunnel to another, as one does that has heard
+// of it elsewhere, comes no further by it.
+func TestServerNamesInTunnels(t *testing.T) {
+	open := newOrigin(t, "h2", says(""), nil)
+	_, port, _ := net.SplitHostPort(open.Listener.Addr().String())
+	elsewhere := []string{"--insecure", "--connect-to", "localhost:443:" + open.Listener.Addr().String()}
+	for mode, want := range map[string]reply{"when_needed": {status: 421}, "tunnel": {exit: 35}} {
+		w := start(t, "https: {mode: "+mode+"}\nupstream: {insecure: [localhost], ca_file: ORIGINS}")
+		if r := w.curl(append(elsewhere, "https://localhost/private")...); r.status != want.status || r.exit != want.exit {
+			t.Errorf("%s: %+v", mode, r)
+		}
+		wantSame(t, "pages", open.pages(), nil)
+		if mode == "tunnel" {
+			line := w.decision("https://" + open.Listener.Addr().String() + "/")
+			line.want(t, "verdict", "disallowed", "reason", "tunnel", "status", 200)
+			if cause, _ := line["error"].(string); !strings.Contains(cause, `asks for the server "localhost"`) {
+				t.Errorf("error %q", cause)
+			}
+		}
+	}
+	// The same name passes.
+	w := start(t, "https: {mode: tunnel}\nupstream: {insecure: [localhost], ca_file: ORIGINS}")
+	if r := w.curl("--insecure", "https://localhost:"+port+"/page"); r.status != 200 {
+		t.Errorf("the same name: %+v", r)
+	}
+}
