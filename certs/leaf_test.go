@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 func TestLeaf(t *testing.T) {
@@ -130,6 +131,30 @@ func TestLeafIsRenewed(t *testing.T) {
 	if _, err := ca.Leaf("example.com"); err == nil || !strings.Contains(err.Error(), "has expired") {
 		t.Errorf("after the end of the CA: error %v", err)
 	}
+}
+
+// A machine that sleeps, or whose clock is set, has a monotonic clock that knows
+// nothing of it.
+func TestLeafIsRenewedByWallTime(t *testing.T) {
+	now := time.Now()
+	ca := open(t, Options{Now: func() time.Time { return now }}, t.TempDir())
+	first := certificate(t, ca, "example.com")
+	now = jump(t, now, 100*day)
+	if again := certificate(t, ca, "example.com"); !again.NotAfter.After(now) {
+		t.Errorf("100 days on, the certificate is that of %v", first.NotBefore)
+	}
+}
+
+// jump is a time whose wall clock has gone on by whole seconds, and its monotonic one
+// not at all, as time.Now returns it after such a jump.
+func jump(t *testing.T, from time.Time, by time.Duration) time.Time {
+	t.Helper()
+	to := from
+	*(*uint64)(unsafe.Pointer(&to)) += uint64(by/time.Second) << 30 // package time: seconds are above 30 bits of nanoseconds
+	if to.Sub(from) != 0 || to.Round(0).Sub(from.Round(0)) != by {
+		t.Fatalf("package time keeps a time in another way: %v", to)
+	}
+	return to
 }
 
 func TestLeavesAreBounded(t *testing.T) {

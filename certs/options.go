@@ -54,11 +54,15 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// now is the wall time, as the dates in certificates are. With a monotonic reading,
+// which Round takes away, a certificate that was signed here would not grow older
+// while the machine sleeps, or when its clock is set on.
 func (o Options) now() time.Time {
-	if o.Now == nil {
-		return time.Now()
+	now := o.Now
+	if now == nil {
+		now = time.Now
 	}
-	return o.Now()
+	return now().Round(0)
 }
 
 func mendPermission(err error) string {
