@@ -160,7 +160,7 @@ func (o *origin) port() string {
 
 // What takes too long is told too, as soon as it has.
 func TestAnswersInTime(t *testing.T) {
-	w := start(t, "name: front-1", "upstream: {connect_timeout: 250ms, response_header_timeout: 100ms, insecure: ['127.0.0.1']}", "# ORIGINS")
+	w := start(t, "name: front-1", "upstream: {connect_timeout: 1s, response_header_timeout: 300ms, insecure: ['127.0.0.1']}", "# ORIGINS")
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	sites := map[string]*origin{"http": newOrigin(t, "http", hang, nil), "https": newOrigin(t, "https", hang, nil)}
 	for _, e := range entries {
@@ -201,7 +201,7 @@ func fullListener(t *testing.T) string {
 	must(t, conn.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }))
 	must(t, err)
 	for range 10 {
-		conn, err := net.DialTimeout("tcp", l.Addr().String(), 100*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", l.Addr().String(), time.Second)
 		if err != nil {
 			return l.Addr().String()
 		}

@@ -53,7 +53,7 @@ func (w *world) curls(args ...string) []reply {
 	}
 	const mark = "\n--curl--\n"
 	run := exec.Command(curl, append([]string{
-		"--disable", "--silent", "--globoff", "--path-as-is", "--max-time", "20", "--suppress-connect-headers",
+		"--disable", "--silent", "--globoff", "--path-as-is", "--max-time", "120", "--suppress-connect-headers",
 		"--write-out", mark + `{"status": "%{http_code}", "version": "%{http_version}", "exit": %{exitcode}, "header": %{header_json}}` + mark,
 	}, args...)...)
 	run.Env = w.clientEnv()

@@ -50,7 +50,7 @@ func wantEcho(t *testing.T, conn io.ReadWriter, word string) {
 func TestDrain(t *testing.T) {
 	const long = 16 << 20 // more than lies on the way between two processes
 	echo := echoSite(t)
-	w := start(t, `shutdown_grace: 1m
+	w := start(t, `shutdown_grace: 10m
 https: {passthrough: ["localhost"]}
 overrides: [{origin: "https://localhost:*", verdict: allow}]`)
 	release := make(chan struct{})

@@ -351,7 +351,7 @@ func TestPiecesArriveAsTheyCome(t *testing.T) {
 					http.NewResponseController(rw).Flush()
 					select {
 					case <-arrived:
-					case <-time.After(2 * time.Second):
+					case <-time.After(patience):
 						t.Error("the first piece is kept back")
 					}
 					panic(http.ErrAbortHandler)

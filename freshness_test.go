@@ -34,7 +34,8 @@ func (w *world) becomes(url string, status int, reason string) reply {
 // The life of two sites, one with and one without a good copy, in milliseconds
 // instead of days.
 func TestSitesThatFailForLong(t *testing.T) {
-	w := start(t, "robots: {ttl: 500ms, min_ttl: 1ms, max_ttl: 500ms, retry_min: 20ms, retry_max: 40ms, disallow_for: 4s, allow_after: 4s}")
+	const robots = "robots: {ttl: 500ms, min_ttl: 1ms, max_ttl: 500ms, retry_min: 20ms, retry_max: 40ms, "
+	w := start(t, robots+"disallow_for: 1h, allow_after: 1h}")
 	var text atomic.Value // "": the site fails
 	text.Store("User-agent: *\nDisallow: /a\n")
 	answer := func(rw http.ResponseWriter, _ *http.Request) {
@@ -68,6 +69,10 @@ func TestSitesThatFailForLong(t *testing.T) {
 	if after := since(); before[0] == nil || before[1] == nil || after[0] != before[0] || after[1] != before[1] {
 		t.Errorf("unreachable since %v, after a restart since %v", before, after)
 	}
+
+	w.stop()
+	w.configure(robots + "disallow_for: 500ms, allow_after: 500ms}")
+	w.run()
 	w.becomes(known.URL+"/b", 200, "no_rule") // the last good copy holds again
 	w.becomes(known.URL+"/a", 403, "rule")
 	w.becomes(unknown.URL+"/a", 200, "unreachable_expired")

@@ -44,7 +44,7 @@ func (e *errand) must(t *testing.T) string {
 
 // curlCommand gets URLs and writes the status of each.
 func curlCommand(urls ...string) []string {
-	args := []string{"--", "curl", "--disable", "--silent", "--max-time", "20", "--write-out", "%{http_code} "}
+	args := []string{"--", "curl", "--disable", "--silent", "--max-time", "120", "--write-out", "%{http_code} "}
 	for _, url := range urls {
 		args = append(args, "--output", os.DevNull, url)
 	}
@@ -146,9 +146,10 @@ func TestRunReports(t *testing.T) {
 	}
 }
 
-// counting is a script that says ready, and at its end which signals it got.
+// counting is a script that says ready, then each signal that it gets, and at its
+// end all of them.
 const counting = `
-for s in INT TERM HUP USR1 QUIT; do trap "got=\"\$got $s\"" $s; done
+for s in INT TERM HUP USR1 QUIT; do trap "got=\"\$got $s\"; echo $s" $s; done
 trap 'got="$got TERM"; over=1' TERM
 echo ready
 while [ -z "$over" ]; do sleep 0.05; done
@@ -169,9 +170,9 @@ func TestRunPassesSignalsOnOnce(t *testing.T) {
 			pid = -pid
 		}
 		awaitText(t, out, "ready")
-		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
-			must(t, syscall.Kill(pid, s))
-			time.Sleep(200 * time.Millisecond) // signals have no order among themselves
+		for _, s := range []string{"INT", "HUP", "USR1"} { // signals have no order among themselves
+			must(t, syscall.Kill(pid, unix.SignalNum("SIG"+s)))
+			awaitText(t, out, s+"\n")
 		}
 		must(t, syscall.Kill(pid, syscall.SIGTERM))
 		if err := e.Wait(); err != nil {
@@ -206,8 +207,7 @@ func TestRunInATerminal(t *testing.T) {
 	awaitText(t, out, "ready")
 	_, err := master.Write([]byte{3})
 	must(t, err)
-	awaitText(t, out, "^C")
-	time.Sleep(200 * time.Millisecond)
+	awaitText(t, out, "INT\r\n")
 	must(t, e.Process.Signal(syscall.SIGTERM))
 	awaitText(t, out, "got INT TERM\r\n")
 	awaitText(t, out, "robotsproxy: 0 requests")
@@ -254,7 +254,7 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 		<-held
 	})
 	t.Cleanup(func() { close(held) })
-	e := w.errand(nil, "--", "sh", "-c", `curl --silent --max-time 20 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
+	e := w.errand(nil, "--", "sh", "-c", `curl --silent --max-time 120 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
 		o.URL+"/products/1", asked)
 	out := &logLines{}
 	e.Stdout = out

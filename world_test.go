@@ -26,8 +26,9 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for anything.
-const patience = 20 * time.Second
+// patience is how long a test waits for anything: it ends what hangs, and nothing
+// that is only slow.
+const patience = 2 * time.Minute
 
 // world is the built program as it runs, with a folder of its own.
 type world struct {

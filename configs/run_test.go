@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for anything.
-const patience = 20 * time.Second
+// patience is how long a test waits for anything: it ends what hangs, and nothing
+// that is only slow.
+const patience = 2 * time.Minute
 
 // place is a setup on this machine: its folders are in one of the test's, and its
 // ports are free ones.
@@ -109,7 +110,7 @@ func (p *place) env() map[string]string {
 // curl is what a scraper gets that knows nothing but its environment.
 func (p *place) curl(url string) string {
 	p.t.Helper()
-	command := exec.Command("curl", "--silent", "--show-error", "--max-time", "10", url)
+	command := exec.Command("curl", "--silent", "--show-error", "--max-time", "120", url)
 	command.Env = []string{"PATH=" + os.Getenv("PATH")}
 	for name, value := range p.scraper {
 		command.Env = append(command.Env, name+"="+p.moved(value))

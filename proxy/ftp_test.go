@@ -69,7 +69,7 @@ func newFTPServer(t *testing.T, lines ...string) *ftpServer {
 		command.Process.Kill()
 		command.Wait()
 	})
-	for range 200 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			greeting, _ := bufio.NewReader(conn).ReadString('\n')
@@ -79,7 +79,6 @@ func newFTPServer(t *testing.T, lines ...string) *ftpServer {
 			}
 			t.Fatalf("vsftpd says %q", greeting)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatal("vsftpd does not listen")
 	return nil
@@ -124,7 +123,7 @@ func (w *world) curl(args ...string) (string, error) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		w.t.Skip("curl is missing: install curl")
 	}
-	out, err := exec.Command("curl", append([]string{"-sS", "--max-time", "60", "--noproxy", "", "-x", "http://" + w.addr}, args...)...).Output()
+	out, err := exec.Command("curl", append([]string{"-sS", "--max-time", "120", "--noproxy", "", "-x", "http://" + w.addr}, args...)...).Output()
 	return string(out), err
 }
 
@@ -285,12 +284,11 @@ func TestFTPEndsWithItsClient(t *testing.T) {
 	const pause = 100 * time.Millisecond // the server counts those that it turns away until they have gone
 	until := func(status int) {
 		t.Helper()
-		for range 200 {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(pause) {
 			resp, _ := w.ask("GET", s.url+"/small")
 			if resp.StatusCode == status {
 				return
 			}
-			time.Sleep(pause)
 		}
 		t.Errorf("the server never answered %d", status)
 	}
@@ -476,11 +474,10 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 			if got == "200 " && path == "/file" && !strings.HasPrefix(file, string(body)) || path != "/file" && resp.StatusCode == 200 && len(body) > 0 {
 				t.Errorf("the client got %.100q", body)
 			}
-			for range 500 {
+			for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				if s.control.Load() == 0 {
 					return
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 			t.Error("the control connection stays open")
 		})

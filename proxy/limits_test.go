@@ -1,9 +1,11 @@
 package proxy_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -16,7 +18,7 @@ import (
 // What a client says before it falls silent, and for each phase of a connection
 // the time that it has for the rest.
 func TestSlowClients(t *testing.T) {
-	const bound = 100 * time.Millisecond
+	const bound = 500 * time.Millisecond
 	w := guardedWorld(t, func(s *settings) {
 		s.proxy.Limits.HeaderTimeout = bound
 		s.proxy.Limits.IdleTimeout = bound
@@ -68,15 +70,14 @@ func TestSlowClients(t *testing.T) {
 				c := phase.open()
 				defer c.Close()
 				c.send(phase.said)
-				begun, stop := time.Now(), make(chan struct{})
+				stop := make(chan struct{})
 				if strings.Contains(phase.said, ":") {
 					go c.drip(stop, bound/10)
 				}
-				io.Copy(io.Discard, c)
-				close(stop)
-				if took := time.Since(begun); took > 50*bound {
-					t.Errorf("the connection was held for %v", took)
+				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("the connection is still held")
 				}
+				close(stop)
 			})
 		}
 	})
@@ -98,7 +99,7 @@ func (c *rawConn) drip(stop <-chan struct{}, pause time.Duration) {
 // Many slow clients are in nobody's way, and go.
 func TestManySlowClients(t *testing.T) {
 	const many = 500
-	w := guardedWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = time.Second })
+	w := guardedWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = 2 * time.Second })
 	g := newGuarded(t, "https")
 	for i := range many {
 		c := w.dial()

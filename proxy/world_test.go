@@ -33,6 +33,10 @@ import (
 	"robotsproxy/robots/store"
 )
 
+// patience is how long a test waits for anything: it ends what hangs, and nothing
+// that is only slow.
+const patience = 2 * time.Minute
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asSite) != "" {
 		beSite()
@@ -223,7 +227,7 @@ func (w *world) dial() *rawConn {
 	conn, err := net.Dial("tcp", w.addr)
 	must(w.t, err)
 	w.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	return &rawConn{w.t, conn, bufio.NewReader(conn)}
 }
 
@@ -279,7 +283,7 @@ func (w *world) secure(host string, protocols ...string) *rawConn {
 func (w *world) gauge(name string, want float64) {
 	w.t.Helper()
 	var got float64
-	for range 1000 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		families, err := w.metrics.Gather()
 		must(w.t, err)
 		for _, f := range families {
@@ -291,7 +295,6 @@ func (w *world) gauge(name string, want float64) {
 		if got == want {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	w.t.Errorf("%s is %v, want %v", name, got, want)
 }
@@ -339,7 +342,7 @@ func (l *lines) String() string {
 // wait returns the first line that holds all parts.
 func (l *lines) wait(t *testing.T, parts ...string) string {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for {
 		l.mu.Lock()
 		text := l.text.String()

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -197,14 +198,10 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 	rec := textRecord("https://example.com", "Disallow: /", noon)
 	put(t, s, rec)
 	server.Pause()
+	if _, _, err := s.Get(t.Context(), rec.Origin); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
 	begun := time.Now()
-	if _, _, err := s.Get(t.Context(), rec.Origin); err == nil {
-		t.Error("no error")
-	}
-	if took := time.Since(begun); took > 2*shortWait {
-		t.Errorf("it took %v", took)
-	}
-	begun = time.Now()
 	for range 1000 {
 		if _, _, err := s.Get(t.Context(), rec.Origin); err == nil {
 			t.Fatal("no error")
@@ -213,8 +210,8 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
-	if took := time.Since(begun); took > shortWait {
-		t.Errorf("it took %v for 1000 more", took)
+	if took := time.Since(begun); took > 500*shortWait { // a fourth of what they would take
+		t.Errorf("it took %v for 2000 more", took)
 	}
 	server.Continue()
 	put(t, s, rec) // which is tried whenever there is something to keep
