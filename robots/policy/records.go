@@ -21,6 +21,10 @@ import (
 // end waits for the store.
 const rest = 5 * time.Second
 
+// quiet is how long a store that failed must have done without a failure before the log
+// says that it is back: one that comes and goes would fill the log.
+const quiet = 10 * time.Second
+
 // writeBatch is how many records are written at once: one transaction in SQLite.
 const writeBatch = 128
 
@@ -50,11 +54,13 @@ type records struct {
 	// policy memory does not take would be fetched for every request.
 	pending  *store.Memory
 	writing  chan struct{} // has a value while the store gets, or forgets, what is pending
-	failing  atomic.Bool   // as the log has it
+	failing  atomic.Bool   // since the last failure no write has begun and worked
+	away     atomic.Bool   // the log has said so, and not yet that it is back
 	failures atomic.Int64  // so far
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when the write under way has ended, or takes too long; then there is another
+	calm  *time.Timer   // has the log say that the store is back
 
 	ctx     context.Context // ends writing
 	cancel  context.CancelFunc
@@ -222,6 +228,11 @@ func (r *records) close() {
 	<-r.written
 	late.Stop()
 	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calm != nil {
+		r.calm.Stop()
+	}
 }
 
 // write writes what is pending until the end.
@@ -299,16 +310,31 @@ func (r *records) keep(ctx context.Context, recs ...store.Record) bool {
 	// A full disk can be read: only this says that it is full no more. What began before
 	// the last failure says nothing.
 	if r.failures.Load() == before && r.failing.Swap(false) {
-		line := r.log.Info()
-		if n := r.untold.Swap(0); n > 0 {
-			line.Int64("lost", n)
-		}
-		line.Msg("policies can be kept again")
+		r.recovered(before)
 	}
 	for _, rec := range recs {
 		r.pending.Remove(rec)
 	}
 	return true
+}
+
+// recovered has the log say that the store is back, unless it fails again too soon.
+func (r *records) recovered(failures int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calm != nil {
+		r.calm.Stop()
+	}
+	r.calm = time.AfterFunc(quiet, func() {
+		if r.failures.Load() != failures || !r.away.Swap(false) {
+			return
+		}
+		line := r.log.Info()
+		if n := r.untold.Swap(0); n > 0 {
+			line.Int64("lost", n)
+		}
+		line.Msg("policies can be kept again")
+	})
 }
 
 // wakeFetches has the fetches that wait for room look again.
@@ -341,14 +367,15 @@ func (r *records) tried(ctx context.Context, op operation, err error) error {
 	return err
 }
 
-// failed logs the first error of reading or writing since policies could last
-// be kept.
+// failed logs the first error of reading or writing since the log last said that
+// policies can be kept.
 func (r *records) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // then it is no error of the store
 	}
 	r.failures.Add(1)
-	if !r.failing.Swap(true) {
+	r.failing.Store(true)
+	if !r.away.Swap(true) {
 		r.log.Error().Err(err).Msg("policies cannot be kept; going on with those in memory and fetching the others")
 	}
 	r.trim()

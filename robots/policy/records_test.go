@@ -34,7 +34,7 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 		}
 		broken.unreadable.Store(false)
 		broken.unwritable.Store(false)
-		time.Sleep(rest)
+		time.Sleep(rest + quiet)
 		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
@@ -42,6 +42,27 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 		time.Sleep(day)
 		w.ask()
 		if n := w.logged("disk"); n != 2 {
+			t.Errorf("logged %d times:\n%s", n, w.log)
+		}
+	})
+}
+
+// A store that comes and goes is told of once.
+func TestLogOfAStoreThatComesAndGoes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		broken := w.breakStore()
+		w.setup.Log = w.setup.Log.Level(zerolog.InfoLevel)
+		w.start()
+		for i := range 100 {
+			broken.unwritable.Store(i%2 == 0)
+			w.keeper.Policy(t.Context(), someOrigin(i), Sender{})
+			time.Sleep(quiet - 2*time.Second)
+		}
+		if n, m := w.logged("policies cannot be kept"), w.logged("can be kept again"); n != 1 || m != 0 {
+			t.Errorf("logged %d and %d times:\n%s", n, m, w.log)
+		}
+		time.Sleep(quiet)
+		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
 	})
@@ -103,7 +124,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("listed %+v, %v", known, err)
 		}
 		full.unwritable.Store(false)
-		time.Sleep(rest)
+		time.Sleep(rest + quiet)
 		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
@@ -212,7 +233,7 @@ func TestWhatWasLostIsToldAfterAFailure(t *testing.T) {
 		w.askMany(manyLong)
 		lost := int(w.count("robotsproxy_store_lost_total"))
 		full.unwritable.Store(false)
-		time.Sleep(rest + time.Second)
+		time.Sleep(rest + quiet)
 		recs, err := full.List(t.Context(), "", 2*manyLong)
 		if err != nil || lost == 0 || len(recs) != manyLong-lost {
 			t.Errorf("%d kept and %d lost of %d, %v", len(recs), lost, manyLong, err)

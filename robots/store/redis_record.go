@@ -11,15 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The keys. A text is kept once, however many origins serve it. An expired
-// record leaves its origin in the two lists until a later Put takes it out.
+// The keys. A text is kept once, however many origins serve it, until the last of the
+// versions that it is has been dropped. A record that has expired, or that a Redis
+// short of memory has dropped, leaves its origin in the list until a later Put comes
+// across it.
 const (
 	policyKey   = "robotsproxy:policy:"   // + origin: a hash, the record without its text
-	textKey     = "robotsproxy:text:"     // + SHA-256: the text in gzip
+	textKey     = "robotsproxy:body:"     // + SHA-256: a hash, the text in gzip and how many versions it is
 	versionsKey = "robotsproxy:versions:" // + origin: "STATUS SHA256" by when it was last seen
 	firstKey    = "robotsproxy:first:"    // + origin: a hash, when each of those was first seen
 	originsKey  = "robotsproxy:origins"   // all by name
-	expiriesKey = "robotsproxy:expiries"  // all by the time when their record expires
 )
 
 // The fields of a record. Times are Unix milliseconds, 0 for none.
@@ -63,7 +64,7 @@ func fromMS(text string) time.Time {
 var getScript = redis.NewScript(`
 local record = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
 if record[3] and record[3] ~= '' then
-	record[#record + 1] = redis.call('GET', ARGV[1] .. record[3])
+	record[#record + 1] = redis.call('HGET', ARGV[1] .. record[3], 'gzip')
 end
 return record`)
 
@@ -106,46 +107,50 @@ func (s *redisStore) Get(ctx context.Context, origin string) (rec Record, ok boo
 // putScript is Put as one step. The condition is for what comes late: another
 // machine may have got an answer meanwhile. One from the future is from a clock
 // that was wrong.
+//
+// Of the origins that are listed, each Put looks at a few at random for those whose
+// record is gone. So these are at most about one of sixteen.
 var putScript = redis.NewScript(`
-local policy, text, versions, first, origins, expiries = unpack(KEYS)
-local prefix, origin, now, keep, packed, version, oldest, history, most, fetched = unpack(ARGV, 1, 10)
+local policy, text, versions, first, origins = unpack(KEYS)
+local policies, texts, origin, now, keep, packed, version, oldest, history, most, fetched = unpack(ARGV, 1, 11)
 if packed ~= '' then
-	redis.call('SET', text, packed, 'PX', math.max(redis.call('PTTL', text), keep, history))
+	redis.call('HSET', text, 'gzip', packed)
+	redis.call('PEXPIRE', text, math.max(redis.call('PTTL', text), keep, history))
 end
 if version ~= '' then
-	redis.call('HSETNX', first, version, fetched)
+	if redis.call('HSETNX', first, version, fetched) == 1 and packed ~= '' then
+		redis.call('HINCRBY', text, 'versions', 1)
+	end
 	redis.call('ZADD', versions, 'GT', fetched, version)
 	local gone = redis.call('ZRANGEBYSCORE', versions, '-inf', '(' .. oldest)
 	for _, excess in ipairs(redis.call('ZRANGE', versions, 0, -1 - most)) do
 		gone[#gone + 1] = excess
 	end
 	for _, v in ipairs(gone) do
-		if v ~= version then
-			redis.call('ZREM', versions, v)
+		if v ~= version and redis.call('ZREM', versions, v) == 1 then
 			redis.call('HDEL', first, v)
+			local sum = string.match(v, ' (.+)')
+			if sum and redis.call('HINCRBY', texts .. sum, 'versions', -1) <= 0 then
+				redis.call('DEL', texts .. sum)
+			end
 		end
 	end
 	redis.call('PEXPIRE', versions, history)
 	redis.call('PEXPIRE', first, history)
 end
 
+for _, o in ipairs(redis.call('ZRANDMEMBER', origins, 16)) do
+	if redis.call('EXISTS', policies .. o) == 0 then
+		redis.call('ZREM', origins, o)
+	end
+end
 local had = tonumber(redis.call('HGET', policy, 'fetched_at') or 0)
 if had > tonumber(fetched) and had <= tonumber(now) then
 	return 0
 end
-redis.call('HSET', policy, unpack(ARGV, 11))
+redis.call('HSET', policy, unpack(ARGV, 12))
 redis.call('PEXPIRE', policy, keep)
 redis.call('ZADD', origins, 0, origin)
-redis.call('ZADD', expiries, now + keep, origin)
-for _, o in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now, 'LIMIT', 0, 16)) do
-	local left = redis.call('PTTL', prefix .. o)
-	if left < 0 then
-		redis.call('ZREM', origins, o)
-		redis.call('ZREM', expiries, o)
-	else
-		redis.call('ZADD', expiries, now + left, o)
-	end
-end
 return 1`)
 
 func (s *redisStore) Put(ctx context.Context, recs ...Record) error {
@@ -168,10 +173,10 @@ func (s *redisStore) put(ctx context.Context, rec Record) error {
 	}
 	keys := []string{
 		policyKey + rec.Origin, textKey + rec.SHA256,
-		versionsKey + rec.Origin, firstKey + rec.Origin, originsKey, expiriesKey,
+		versionsKey + rec.Origin, firstKey + rec.Origin, originsKey,
 	}
 	args := append([]any{
-		policyKey, rec.Origin, ms(now), s.lifetime(rec, now).Milliseconds(), packed,
+		policyKey, textKey, rec.Origin, ms(now), s.lifetime(rec, now).Milliseconds(), packed,
 		version, ms(now.Add(-s.history)), s.history.Milliseconds(), maxVersions, ms(rec.FetchedAt),
 	}, encodeRecord(rec)...)
 	err := s.within(ctx, 2*shortWait, func(ctx context.Context) error {
@@ -248,7 +253,6 @@ func (s *redisStore) Forget(ctx context.Context, origin string) error {
 		_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, policyKey+origin)
 			p.ZRem(ctx, originsKey, origin)
-			p.ZRem(ctx, expiriesKey, origin)
 			return nil
 		})
 		return err
@@ -296,7 +300,7 @@ func (s *redisStore) withTexts(ctx context.Context, versions []Version) ([]Versi
 		if v.SHA256 != "" {
 			var packed []byte
 			err := s.within(ctx, longWait, func(ctx context.Context) (err error) {
-				packed, err = s.client.Get(ctx, textKey+v.SHA256).Bytes()
+				packed, err = s.client.HGet(ctx, textKey+v.SHA256, "gzip").Bytes()
 				return err
 			})
 			if err != nil && !errors.Is(err, redis.Nil) {

@@ -82,33 +82,71 @@ func TestRedisKeyLifetimes(t *testing.T) {
 		if !strings.HasPrefix(key, "robotsproxy:") {
 			t.Errorf("a key %s", key)
 		}
-		if left(t, s, key) < 0 && key != originsKey && key != expiriesKey {
+		if left(t, s, key) < 0 && key != originsKey {
 			t.Errorf("%s lives for ever", key)
 		}
 	}
 }
 
-// What has expired leaves the lists.
-func TestRedisListsAreCleaned(t *testing.T) {
-	now := noon
-	s := openOn(t, StartRedis(t), &now)
+// What has expired, or has been dropped by a Redis that is short of memory, leaves the
+// list of origins.
+func TestRedisListIsCleaned(t *testing.T) {
+	s := openOn(t, StartRedis(t), nil)
 	for i := range 40 {
 		put(t, s, Record{Origin: fmt.Sprintf("https://%d.example", i), Status: 404, FetchedAt: noon})
 	}
 	for i := range 30 {
-		s.client.Del(t.Context(), policyKey+fmt.Sprintf("https://%d.example", i)) // as if its time had come
+		s.client.Del(t.Context(), policyKey+fmt.Sprintf("https://%d.example", i))
 	}
-	now = noon.Add(38 * oneDay)
-	for range 5 {
-		put(t, s, Record{Origin: "https://new.example", Status: 404, FetchedAt: now})
+	for range 100 {
+		put(t, s, Record{Origin: "https://new.example", Status: 404, FetchedAt: noon})
 	}
-	for _, key := range []string{originsKey, expiriesKey} {
-		if n := s.client.ZCard(t.Context(), key).Val(); n != 11 { // those that live on by Redis' own clock, and the new one
-			t.Errorf("%d origins in %s", n, key)
-		}
+	if n := s.client.ZCard(t.Context(), originsKey).Val(); n != 11 {
+		t.Errorf("%d origins are listed", n)
 	}
-	if recs, err := s.List(t.Context(), "", 5); err != nil || len(recs) != 5 {
+	if recs, err := s.List(t.Context(), "", 50); err != nil || len(recs) != 11 {
 		t.Errorf("listed %d, %v", len(recs), err)
+	}
+}
+
+// A Redis that evicts keeps its list as short as what it has.
+func TestRedisEvicts(t *testing.T) {
+	s := openOn(t, StartRedis(t, "--port", "PORT", "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru"), nil)
+	const origins = 6000
+	for i := range origins {
+		put(t, s, textRecord(fmt.Sprintf("https://%d.example", i), fmt.Sprintf("Disallow: /%d", i), noon))
+	}
+	listed := s.client.ZCard(t.Context(), originsKey).Val()
+	recs, err := s.List(t.Context(), "", origins)
+	if err != nil || len(recs) > origins*3/4 {
+		t.Fatalf("%d of %d are there, so that nothing is tested; %v", len(recs), origins, err)
+	}
+	if listed > int64(len(recs))*5/4 {
+		t.Errorf("%d are listed, and %d are there", listed, len(recs))
+	}
+}
+
+// A text goes with the last version that it is, whoever serves it.
+func TestRedisTextsOfDroppedVersionsGo(t *testing.T) {
+	s := openOn(t, StartRedis(t), nil)
+	const origin, other = "https://example.com", "https://other.example"
+	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Minute) }
+	shared := textRecord(other, "0", at(0))
+	put(t, s, shared)
+	for i := range 2 * maxVersions {
+		put(t, s, textRecord(origin, fmt.Sprint(i), at(i)))
+	}
+	put(t, s, textRecord(origin, fmt.Sprint(2*maxVersions-1), at(2*maxVersions))) // the same again
+	texts, err := s.client.Keys(t.Context(), textKey+"*").Result()
+	if err != nil || len(texts) != maxVersions+1 {
+		t.Errorf("%d texts for %d versions and another's, %v", len(texts), maxVersions, err)
+	}
+	expect(t, s, shared)
+	s.history = oneDay // of the other, the shared one is dropped too
+	s.now = func() time.Time { return at(0).Add(2 * oneDay) }
+	put(t, s, textRecord(other, "new", s.now()))
+	if n := s.client.Exists(t.Context(), textKey+shared.SHA256).Val(); n != 0 {
+		t.Error("the text of a version that nobody has is still there")
 	}
 }
 
