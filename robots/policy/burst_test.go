@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func TestBurst(t *testing.T) {
 		took := make(map[Outcome][]time.Duration)
 		for i := range origins {
 			all.Go(func() {
-				p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{UserAgent: "GreedyBot"})
+				p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{Client: netip.MustParseAddr("192.0.2.1")})
 				if err != nil {
 					t.Error(err)
 					return
@@ -85,7 +86,7 @@ func TestBurst(t *testing.T) {
 
 		w.site.fetched()
 		for i := range origins {
-			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{UserAgent: "GreedyBot"}); err != nil || p.Outcome == None {
+			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{Client: netip.MustParseAddr("192.0.2.1")}); err != nil || p.Outcome == None {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		}
@@ -95,35 +96,64 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// Bots whose fetches wait take turns, however many each has.
-func TestSendersTakeTurns(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.setup.Options.MaxFetches = 2
-		w.start()
-		begun := time.Now()
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		ended := make([]time.Duration, 3)
-		next := 0
-		for sender, origins := range []int{100, 10, 1} {
-			for range origins {
-				origin := someOrigin(next)
-				next++
-				all.Go(func() {
-					w.keeper.Policy(t.Context(), origin, Sender{UserAgent: fmt.Sprint("Bot", sender)})
-					mu.Lock()
-					defer mu.Unlock()
-					ended[sender] = max(ended[sender], time.Since(begun))
-				})
-			}
-			synctest.Wait()
-		}
-		all.Wait()
-		// Two at a time, a second each.
-		if ended[0] != 56*time.Second || ended[1] > 12*time.Second || ended[2] > 3*time.Second {
-			t.Errorf("ended after %v", ended)
-		}
-	})
+// Those whose fetches wait take turns, however many each has, and whatever they call
+// themselves.
+func TestPartiesTakeTurns(t *testing.T) {
+	from := func(client string, i int) Sender {
+		return Sender{Client: netip.MustParseAddr(client), ClientAgent: fmt.Sprintf("Bot%d/1.0", i)}
+	}
+	as := func(identity string, i int) Sender {
+		by := from("192.0.2.1", i)
+		by.Identity = identity
+		return by
+	}
+	for name, parties := range map[string][3]func(i int) Sender{
+		"clients": {
+			func(i int) Sender { return from("192.0.2.1", i) },
+			func(i int) Sender { return from("192.0.2.2", i) },
+			func(i int) Sender { return from("192.0.2.3", i) },
+		},
+		"identities": {
+			func(i int) Sender { return as("images", i) },
+			func(i int) Sender { return as("texts", i) },
+			func(i int) Sender { return as("default", i) },
+		},
+		"networks": {
+			func(i int) Sender { return from(fmt.Sprintf("2001:db8:0:1::%x", i), i) },
+			func(i int) Sender { return from(fmt.Sprintf("2001:db8:0:2:%x::", i), i) },
+			func(i int) Sender { return from("::ffff:192.0.2.1", i) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.setup.Options.MaxFetches = 2
+				w.start()
+				begun := time.Now()
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				ended := make([]time.Duration, 3)
+				next := 0
+				for party, origins := range []int{100, 10, 1} {
+					for i := range origins {
+						origin := someOrigin(next)
+						next++
+						all.Go(func() {
+							w.keeper.Policy(t.Context(), origin, parties[party](i))
+							mu.Lock()
+							defer mu.Unlock()
+							ended[party] = max(ended[party], time.Since(begun))
+						})
+					}
+					synctest.Wait()
+				}
+				all.Wait()
+				// Two at a time, a second each.
+				if ended[0] != 56*time.Second || ended[1] > 12*time.Second || ended[2] > 3*time.Second {
+					t.Errorf("ended after %v", ended)
+				}
+			})
+		})
+	}
 }
 
 // Whoever leaves takes no place, and no turn of others.
@@ -135,7 +165,7 @@ func TestLeavingAQueue(t *testing.T) {
 		for i := range 300 {
 			ctx, leave := context.WithTimeout(t.Context(), time.Duration(1+i%40)*time.Second)
 			defer leave()
-			all.Go(func() { w.keeper.Policy(ctx, someOrigin(i), Sender{UserAgent: fmt.Sprint("Bot", i%3)}) })
+			all.Go(func() { w.keeper.Policy(ctx, someOrigin(i), Sender{Identity: fmt.Sprint("bot", i%3)}) })
 		}
 		all.Wait()
 		time.Sleep(w.site.takes) // for the last fetch, which nobody waits for

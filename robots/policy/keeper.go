@@ -261,7 +261,7 @@ func (k *Keeper) lands(f *flight, e *entry, need Need) bool {
 // visit asks the origin of an entry, unless another machine is doing so: then
 // the flight is not done.
 func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need Need) (done bool, err error) {
-	if err := k.places.enter(ctx, f.unwanted, by); err != nil {
+	if err := k.places.enter(ctx, f.unwanted, by.party()); err != nil {
 		return false, err
 	}
 	defer k.places.leave()

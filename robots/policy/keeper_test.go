@@ -465,7 +465,7 @@ func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
 		p := newPlaces(1)
 		enter := func() chan error {
 			entered := make(chan error, 1)
-			go func() { entered <- p.enter(t.Context(), t.Context(), Sender{}) }()
+			go func() { entered <- p.enter(t.Context(), t.Context(), party{}) }()
 			return entered
 		}
 		first := enter()

@@ -2,29 +2,49 @@ package policy
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
 )
 
+// A party is who has one turn at a time for places: the requests of one identity from
+// one address. Nothing that clients choose freely tells parties apart, or one of them
+// could have as many turns as it wants.
+type party struct {
+	client   netip.Prefix
+	identity string
+}
+
+// party is that of a sender. An IPv6 client counts by its /64, all of which is its own.
+func (s *Sender) party() party {
+	addr := s.Client.Unmap()
+	bits := 64
+	if addr.Is4() {
+		bits = 32
+	}
+	client, _ := addr.Prefix(bits) // of no client, the zero Prefix
+	return party{client, s.Identity}
+}
+
 // places bound how many fetches are under way. Each that becomes free goes to
-// another of the senders that wait, in turn, so that a bot with thousands of new
+// another of the parties that wait, in turn, so that a bot with thousands of new
 // origins, or of dead ones, does not have the others wait for all of them. The
-// fetches of one sender are first come, first served.
+// fetches of one party are first come, first served.
 type places struct {
 	mu      sync.Mutex
 	max     int
-	free    int                        // not above 0 while anyone waits; below it while too many are taken
-	turns   []Sender                   // those who wait, the next one in front
-	waiting map[Sender][]chan struct{} // closed when there is a place
+	free    int                       // not above 0 while anyone waits; below it while too many are taken
+	turns   []party                   // those who wait, the next one in front
+	waiting map[party][]chan struct{} // closed when there is a place
 }
 
 func newPlaces(n int) *places {
-	return &places{max: n, free: n, waiting: make(map[Sender][]chan struct{})}
+	return &places{max: n, free: n, waiting: make(map[party][]chan struct{})}
 }
 
 // enter takes a place, which leave gives back. The error is that of ctx, or
 // errUnwanted if that has ended before there was a place.
-func (p *places) enter(ctx, unwanted context.Context, by Sender) error {
+func (p *places) enter(ctx, unwanted context.Context, by party) error {
 	turn, ok := p.queue(by)
 	if ok {
 		return nil
@@ -45,13 +65,13 @@ func (p *places) enter(ctx, unwanted context.Context, by Sender) error {
 		p.pass() // it has come meanwhile
 	} else if p.waiting[by] = slices.Delete(p.waiting[by], i, i+1); len(p.waiting[by]) == 0 {
 		delete(p.waiting, by)
-		p.turns = slices.DeleteFunc(p.turns, func(s Sender) bool { return s == by })
+		p.turns = slices.DeleteFunc(p.turns, func(other party) bool { return other == by })
 	}
 	return err
 }
 
 // queue takes a place if one is free, or else a turn.
-func (p *places) queue(by Sender) (turn chan struct{}, ok bool) {
+func (p *places) queue(by party) (turn chan struct{}, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.free > 0 {
