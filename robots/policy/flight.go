@@ -34,8 +34,9 @@ var errUnwanted = errors.New("nobody waits for it")
 // besides: flights that nobody waits for and that leave nothing behind for
 // each request that would have started one, and an end that waits for all.
 type flights struct {
-	ctx    context.Context // ends the flights
-	cancel context.CancelCauseFunc
+	ctx     context.Context // ends the flights
+	cancel  context.CancelCauseFunc
+	crashed func(*flight, robots.Origin, any) // fills in one that has panicked
 
 	mu       sync.Mutex
 	closed   bool
@@ -43,9 +44,9 @@ type flights struct {
 	running  sync.WaitGroup
 }
 
-func newFlights() *flights {
+func newFlights(crashed func(*flight, robots.Origin, any)) *flights {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &flights{ctx: ctx, cancel: cancel, underWay: make(map[robots.Origin]*flight)}
+	return &flights{ctx: ctx, cancel: cancel, crashed: crashed, underWay: make(map[robots.Origin]*flight)}
 }
 
 // start returns the origin's flight. If there is none it begins one, which fly
@@ -89,16 +90,28 @@ func (fs *flights) begin(origin robots.Origin, meanwhile *entry, fly func(contex
 	}
 	fs.underWay[origin] = f
 	fs.running.Go(func() {
+		defer fs.land(origin, f)
+		defer func() {
+			// What a site sends goes through here: it may end its own flight, but
+			// neither the process nor the hope of those who wait.
+			if cause := recover(); cause != nil {
+				fs.crashed(f, origin, cause)
+			}
+		}()
 		fly(ctx, f)
-		fs.mu.Lock()
-		if fs.underWay[origin] == f {
-			delete(fs.underWay, origin)
-		}
-		fs.mu.Unlock()
-		close(f.done)
-		f.end(nil)
 	})
 	return f
+}
+
+// land ends a flight that has been filled in.
+func (fs *flights) land(origin robots.Origin, f *flight) {
+	fs.mu.Lock()
+	if fs.underWay[origin] == f {
+		delete(fs.underWay, origin)
+	}
+	fs.mu.Unlock()
+	close(f.done)
+	f.end(nil)
 }
 
 // wait returns the error of a flight that was started, or that of ctx if it

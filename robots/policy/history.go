@@ -64,13 +64,13 @@ func label(v store.Version) string {
 // Forget drops what is known of an origin, so that the next request fetches its
 // robots.txt. Its history stays.
 func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
-	var failure error
+	failure := errCrashed
 	f := k.flights.instead(origin, func(_ context.Context, f *flight) {
 		k.memory.remove(origin)
 		failure = k.records.forget(ctx, origin.String())
 		f.err = errUnwanted // whoever waits for it looks again
 	})
-	if err := k.flights.wait(ctx, f); err != errUnwanted {
+	if err := k.flights.wait(ctx, f); err != nil && err != errUnwanted {
 		return err
 	}
 	return failure

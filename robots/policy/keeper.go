@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -95,9 +96,9 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		readings:  new(readings),
 		records:   newRecords(s.Store, s.Log, metrics),
 		places:    newPlaces(s.Options.MaxFetches),
-		flights:   newFlights(),
 		metrics:   metrics,
 	}
+	k.flights = newFlights(k.crashed)
 	k.options.Store(&s.Options)
 	return k, nil
 }
@@ -294,6 +295,31 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 	k.logFetch(e, got)
 	f.entry, f.judgement, f.fetched = e, e.judge(k.opts(), now), true
 	return true, nil
+}
+
+// errCrashed is what has come of a panic.
+var errCrashed = errors.New("the program failed; its log says how")
+
+// crash begins the log's line on a panic. The function that recovers calls it.
+func crash(log zerolog.Logger, cause any) *zerolog.Event {
+	return log.Error().Any("panic", cause).Bytes("stack", debug.Stack())
+}
+
+// crashed fills in a flight in which something has panicked: the robots.txt is
+// unreachable. It goes by memory alone, as what the store has may be the cause.
+func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
+	crash(k.log, cause).Str("origin", origin.String()).
+		Msg("a robots.txt could not be fetched by a fault of the program; please report this")
+	e := k.memory.get(origin)
+	if e == nil {
+		e = &entry{origin: origin, rec: store.Record{Origin: origin.String()}}
+	}
+	got := found{}.failed(errCrashed)
+	now := k.now()
+	e = k.readings.entry(origin, k.opts().learn(e.rec, got, now, k.random()))
+	k.memory.set(e)
+	k.metrics.fetched(got)
+	f.entry, f.judgement, f.fetched, f.err = e, e.judge(k.opts(), now), true, nil
 }
 
 // newest returns what memory or the store knows best; an empty entry if

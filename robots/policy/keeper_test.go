@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/store"
 )
 
 func TestFirstRequestsShareOneFetch(t *testing.T) {
@@ -568,4 +570,85 @@ func TestHasteDoesNotFreeASite(t *testing.T) {
 			w.expect(Rules, 1, true)
 		})
 	}
+}
+
+// crashing answers, or panics, when it is asked or when its text is read.
+type crashing struct {
+	*site
+	asked, read bool
+}
+
+func (c *crashing) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.site.RoundTrip(req)
+	if c.asked {
+		panic("asked " + req.URL.Host)
+	}
+	if c.read {
+		resp.Body = c
+	}
+	return resp, err
+}
+
+func (c *crashing) Read([]byte) (int, error) { panic("read") }
+func (c *crashing) Close() error             { return nil }
+
+// What a site sends may be more than the program is up to. Then its robots.txt is
+// unreachable, for all who wait for it, and all else goes on.
+func TestPanicInAFetchIsUnreachable(t *testing.T) {
+	for _, transport := range []*crashing{{asked: true}, {read: true}} {
+		inWorld(t, func(t *testing.T, w *world) {
+			transport.site = w.site
+			w.setup.Transport = transport
+			w.start()
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					if p := w.ask(); p.Outcome != Unreachable || p.Cause == "" || p.NextTry.IsZero() {
+						t.Errorf("got %+v", p)
+					}
+				})
+			}
+			all.Wait()
+			if w.site.fetched() != 1 || w.logged(`"level":"error"`) != 1 || w.logged("robots/policy.(*visit)") == 0 {
+				t.Errorf("logged %s", w.log)
+			}
+			w.expect(Unreachable, 0, false)
+			time.Sleep(minute)
+			transport.asked, transport.read = false, false
+			w.expect(Rules, 1, true)
+
+			transport.asked = true
+			time.Sleep(19 * hour)
+			w.expect(Rules, 1, false) // what is known is not lost
+			w.expect(Rules, 0, false)
+			time.Sleep(6 * hour)
+			w.expect(Unreachable, 1, true)
+			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Unreachable {
+				t.Errorf("got %+v, %v", p, err)
+			}
+			if p := w.keeper.places; p.free != p.max || len(p.turns) != 0 {
+				t.Errorf("places that are not given back: %+v", p)
+			}
+		})
+	}
+}
+
+// crashingStore panics over what it is given.
+type crashingStore struct{ store.Store }
+
+func (crashingStore) Put(context.Context, ...store.Record) error { panic("put") }
+func (crashingStore) Forget(context.Context, string) error       { panic("forget") }
+
+func TestPanicInTheStoreEndsNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.store = crashingStore{store.NewMemory(0)}
+		w.start()
+		w.expect(Rules, 1, true)
+		if w.logged("put") == 0 {
+			t.Error("nobody is told")
+		}
+		if err := w.keeper.Forget(t.Context(), exampleOrg); err == nil {
+			t.Error("it is said to be forgotten")
+		}
+	})
 }

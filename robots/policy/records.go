@@ -301,7 +301,7 @@ func (r *records) keep(ctx context.Context, recs ...store.Record) bool {
 	defer r.wakeFetches()
 	before := r.failures.Load()
 	slow := time.AfterFunc(rest, func() { r.failed(ctx, errSlow) })
-	err := r.store.Put(ctx, recs...)
+	err := r.guardedPut(ctx, recs)
 	slow.Stop()
 	if r.tried(ctx, putting, err) != nil {
 		r.failed(ctx, err)
@@ -335,6 +335,17 @@ func (r *records) recovered(failures int64) {
 		}
 		line.Msg("policies can be kept again")
 	})
+}
+
+// guardedPut is the store's Put, in which a panic over what a site has sent is an error.
+func (r *records) guardedPut(ctx context.Context, recs []store.Record) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			crash(r.log, cause).Msg("a policy could not be written by a fault of the program; please report this")
+			err = errCrashed
+		}
+	}()
+	return r.store.Put(ctx, recs...)
 }
 
 // wakeFetches has the fetches that wait for room look again.
