@@ -7,26 +7,37 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/rs/zerolog"
 )
 
-// The keys. Both expire by themselves. What they are for is hashed, as it may be
-// long.
+// The keys. All expire by themselves. What turns and holds are for is hashed, as it
+// may be long.
 const (
-	turnsKey = "robotsproxy:turns:" // + origin, identity and group: a sorted set, who has a turn by when it is
-	holdKey  = "robotsproxy:hold:"  // + origin and identity: until when requests are held
+	turnsKey   = "robotsproxy:turns:"  // + origin, identity and group: a sorted set, who has a turn by when it is
+	holdKey    = "robotsproxy:hold:"   // + origin and identity: until when requests are held
+	membersKey = "robotsproxy:proxies" // a sorted set: who shares the turns by until when it counts without a heartbeat
 )
 
 // How long Redis may take, and how long one that did not answer is left alone.
 const (
 	shortWait = 250 * time.Millisecond
 	leftAlone = 5 * time.Second
+)
+
+// A proxy says every heartbeatEvery that it shares the turns. Without a heartbeat it
+// counts for as long as memberFor.
+const (
+	heartbeatEvery = 2 * time.Second
+	memberFor      = 5 * heartbeatEvery
 )
 
 // maxTries is how often a turn is asked for of a Redis that answers others
@@ -41,6 +52,13 @@ type fleet struct {
 	client *redis.Client
 	log    zerolog.Logger
 
+	member  string       // this proxy's name among the members
+	members atomic.Int64 // proxies that share the turns, as last seen; at least 1
+	joined  atomic.Bool  // Redis has had a heartbeat
+	size    prometheus.Gauge
+	stop    context.CancelFunc // ends the heartbeats
+	stopped sync.WaitGroup     // for which close waits
+
 	// By a clock that begins when it is opened:
 	opened   time.Time
 	answered atomic.Int64 // when Redis last answered
@@ -49,7 +67,7 @@ type fleet struct {
 }
 
 // newFleet does not connect: a proxy starts, and goes on, without its Redis.
-func newFleet(redisURL string, log zerolog.Logger) (*fleet, error) {
+func newFleet(redisURL string, log zerolog.Logger, metrics prometheus.Registerer) (*fleet, error) {
 	opts, err := redis.ParseURL(redisURL)
 	if err != nil { // which may hold a part of the password
 		return nil, errors.New("sharing turns: cache.redis_url is no address of a Redis server; write redis://USER:PASSWORD@HOST:6379/0")
@@ -60,7 +78,85 @@ func newFleet(redisURL string, log zerolog.Logger) (*fleet, error) {
 	opts.PoolSize = 32
 	opts.DisableIdentity = true
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &fleet{client: redis.NewClient(opts), log: log, opened: time.Now()}, nil
+	f := &fleet{
+		client: redis.NewClient(opts),
+		log:    log,
+		member: rand.Text(),
+		opened: time.Now(),
+		size: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+			Name: "robotsproxy_paced_proxies",
+			Help: "Proxies that share their turns by Redis, this one included, as last seen there.",
+		}),
+	}
+	f.setMembers(1)
+	var ctx context.Context
+	ctx, f.stop = context.WithCancel(context.Background())
+	f.stopped.Go(func() { f.beat(ctx) })
+	return f, nil
+}
+
+// close has the fleet count without this proxy from now on.
+func (f *fleet) close() error {
+	f.stop()
+	f.stopped.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), shortWait)
+	defer cancel()
+	f.client.ZRem(ctx, membersKey, f.member) // else it expires there
+	return f.client.Close()
+}
+
+// beat leaves heartbeats until ctx ends.
+func (f *fleet) beat(ctx context.Context) {
+	next := time.NewTicker(heartbeatEvery)
+	defer next.Stop()
+	for {
+		f.heartbeat()
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// heartbeatScript says that a proxy is a member for so many milliseconds. It gives
+// whether it was none before, and how many there are.
+var heartbeatScript = redis.NewScript(`
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local new = redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return {new, redis.call('ZCARD', KEYS[1])}`)
+
+// heartbeat says that this proxy shares the turns, and sees how many do. A Redis that
+// has forgotten this one has forgotten the others too, whose heartbeats are yet to come:
+// what was seen before counts once more.
+func (f *fleet) heartbeat() {
+	f.ask(func(ctx context.Context) error {
+		seen, err := heartbeatScript.Run(ctx, f.client, []string{membersKey}, f.member, memberFor.Milliseconds()).Int64Slice()
+		if err != nil {
+			return err
+		}
+		isNew, members := seen[0] == 1, seen[1]
+		if f.joined.Swap(true) && isNew {
+			members = max(members, f.members.Load())
+		}
+		f.setMembers(members)
+		return nil
+	})
+}
+
+func (f *fleet) setMembers(n int64) {
+	f.members.Store(n)
+	f.size.Set(float64(n))
+}
+
+// alone is the delay that this proxy keeps while it cannot share its turns: all of the
+// fleet together then keep delay.
+func (f *fleet) alone(delay time.Duration) time.Duration {
+	n := time.Duration(f.members.Load())
+	return min(delay, longest/n) * n
 }
 
 // turn is one that has been taken.
@@ -176,7 +272,8 @@ func (f *fleet) ask(what func(context.Context) error) bool {
 	f.silent.Store(int64(time.Since(f.opened) + leftAlone))
 	if !errors.Is(err, redis.ErrClosed) && !f.away.Swap(true) { // else it is this proxy that stops
 		f.log.Warn().Err(fmt.Errorf("asking the Redis at %s: %w", f.client.Options().Addr, err)).
-			Msg("turns cannot be shared: this proxy paces requests alone until Redis answers again")
+			Int64("proxies", f.members.Load()).
+			Msg("turns cannot be shared: until Redis answers again this proxy paces requests alone, by the delay times the proxies that it last saw there")
 	}
 	return false
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 )
 
@@ -54,6 +55,12 @@ func newShared(t *testing.T, url string, log zerolog.Logger) *Pacer {
 	}
 	t.Cleanup(func() { p.Close() })
 	return p
+}
+
+// stopHeartbeats has a proxy leave no more of them, as if it had been killed.
+func stopHeartbeats(f *fleet) {
+	f.stop()
+	f.stopped.Wait()
 }
 
 // near allows for the time that passes between two questions.
@@ -210,6 +217,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 	var log bytes.Buffer
 	url, stop := startRedis(t, socket)
 	p := newShared(t, url, zerolog.New(&log))
+	stopHeartbeats(p.fleet) // which would write to the log too
 	r := of(100 * time.Millisecond)
 	wait := func() {
 		t.Helper()
@@ -235,6 +243,88 @@ func TestFleetWithoutRedis(t *testing.T) {
 	wait()
 	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "Redis is back") {
 		t.Errorf("logged:\n%s", &log)
+	}
+}
+
+// Each proxy of a fleet knows how many there are: one that is closed counts no more at
+// once, one that was killed when its heartbeat is over.
+func TestFleetCountsItsMembers(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	fleets := []*fleet{newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet}
+	one := fleets[0]
+	want := func(what string, n float64) {
+		t.Helper()
+		one.heartbeat()
+		if got := testutil.ToFloat64(one.size); got != n {
+			t.Errorf("%s: %v proxies, want %v", what, got, n)
+		}
+	}
+	for _, f := range fleets {
+		f.heartbeat()
+	}
+	want("all", 3)
+	fleets[1].close()
+	want("one is closed", 2)
+	ctx := context.Background()
+	if ttl := one.client.PTTL(ctx, membersKey).Val(); ttl <= 0 || ttl > memberFor {
+		t.Errorf("the members are kept for %v", ttl)
+	}
+	killed := fleets[2]
+	stopHeartbeats(killed)
+	one.client.ZAdd(ctx, membersKey, redis.Z{Score: 1, Member: killed.member}) // as if its heartbeat were over
+	want("one was killed", 1)
+}
+
+// A Redis that is started anew has no heartbeats yet of the others.
+func TestFleetThatRedisForgot(t *testing.T) {
+	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	one, two := newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet
+	for _, f := range []*fleet{one, two} {
+		stopHeartbeats(f) // the test gives them
+		f.heartbeat()
+	}
+	one.heartbeat()
+	one.client.FlushAll(context.Background())
+	for i, want := range []int64{2, 1} {
+		one.heartbeat()
+		if got := one.members.Load(); got != want {
+			t.Errorf("heartbeat %d afterwards: %d proxies, want %d", i+1, got, want)
+		}
+	}
+}
+
+// While Redis is away all proxies together keep the delay: each waits as many times as
+// long as there were proxies.
+func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
+	url, stop := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
+	p, other := newShared(t, url, zerolog.Nop()), newShared(t, url, zerolog.Nop())
+	other.fleet.heartbeat()
+	p.fleet.heartbeat()
+	stop()
+	r := of(100 * time.Millisecond)
+	begun := time.Now()
+	for i := range 3 {
+		if _, err := p.Wait(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		if took, want := time.Since(begun), time.Duration(i)*2*r.Delay; took < want {
+			t.Errorf("%d starts after the first one in %v, want %v", i, took, want)
+		}
+	}
+	slow := of(3 * time.Minute)
+	slow.Group = "slow"
+	opts := Defaults()
+	opts.MaxCrawlDelay = time.Hour
+	p.SetOptions(opts)
+	if _, err := p.Wait(context.Background(), slow); err != nil {
+		t.Fatal(err)
+	}
+	var late *Late
+	if _, err := p.Wait(context.Background(), slow); !errors.As(err, &late) || late.Cause != LongDelay || late.Delay != 6*time.Minute {
+		t.Errorf("twice the delay is more than max_wait: %v", err)
+	}
+	if got := p.fleet.alone(longest); got > longest || got <= 0 {
+		t.Errorf("the longest delay becomes %v", got)
 	}
 }
 

@@ -68,7 +68,7 @@ func New(opts Options, redisURL string, log zerolog.Logger, metrics prometheus.R
 	p.opts.Store(&opts)
 	if redisURL != "" {
 		var err error
-		if p.fleet, err = newFleet(redisURL, log); err != nil {
+		if p.fleet, err = newFleet(redisURL, log, metrics); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (p *Pacer) Close() error {
 	if p.fleet == nil {
 		return nil
 	}
-	return p.fleet.client.Close()
+	return p.fleet.close()
 }
 
 // SetOptions puts other options in the place of those that are, for requests that
@@ -152,6 +152,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		t := p.fleet.take(r, delay, opts)
 		switch {
 		case t == nil: // Redis is away
+			w.delay = p.fleet.alone(delay)
 		case t.wait > opts.MaxWait:
 			return Place{}, w.late(t.wait, t.hold)
 		default:
@@ -186,7 +187,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 			// For how long the others keep their places nobody knows. Without any, the
 			// turn is about to come.
 			if p.opts.Load().MaxInFlight > 0 {
-				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Cause: NoPlace})
+				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, Cause: NoPlace})
 			}
 		case <-ctx.Done():
 			return p.leave(l, w, ctx.Err())
