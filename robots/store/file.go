@@ -20,8 +20,8 @@ import (
 // openFile opens the database at path, and makes it if there is none. One that
 // does not pass the check is set aside and a new one begun; a lock lets one
 // process at a time do this, or a second one would set aside what the first
-// has just begun.
-func openFile(ctx context.Context, path string, check func(context.Context, *sql.DB) error, log zerolog.Logger) (*sql.DB, error) {
+// has just begun. had is what this process has had open there until now; nil: nothing.
+func openFile(ctx context.Context, path string, check func(context.Context, *sql.DB) error, had *database, log zerolog.Logger) (*database, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	unlock, err := lock(ctx, path+".lock")
@@ -30,6 +30,13 @@ func openFile(ctx context.Context, path string, check func(context.Context, *sql
 	}
 	defer unlock()
 
+	if had != nil && !had.isThere(path) {
+		if err := had.clearAway(path); err != nil {
+			return nil, fmt.Errorf("taking away what is left of the file that was at %s: %w", path, err)
+		}
+		log.Warn().Str("file", path).
+			Msg("the policies on disk were deleted, replaced or cut to nothing: going on with the file that is there now, or a new one")
+	}
 	db, err := connect(ctx, path, check)
 	if !damaged(err) {
 		return db, err
@@ -44,7 +51,7 @@ func openFile(ctx context.Context, path string, check func(context.Context, *sql
 }
 
 // connect opens the database at path for several processes at once.
-func connect(ctx context.Context, path string, check func(context.Context, *sql.DB) error) (*sql.DB, error) {
+func connect(ctx context.Context, path string, check func(context.Context, *sql.DB) error) (*database, error) {
 	// SQLite would make the file readable by everyone.
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600) // which may be one that is read-only
 	if err != nil {
@@ -68,7 +75,7 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 		db.Close()
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	return db, nil
+	return newDatabase(db, path)
 }
 
 // dataSource is path as the driver wants it, any character in it allowed. In
@@ -106,15 +113,45 @@ func damaged(err error) bool {
 	return false
 }
 
-// setAside renames the database and what belongs to it. The write-ahead log
-// goes first: left behind, it would be replayed into the new database.
+// parts are what a database's files have behind its name. The write-ahead log goes
+// first where they are renamed or removed: left behind, it would be replayed into the
+// next database.
+var parts = []string{"-wal", "-shm", ""}
+
+// setAside renames the database and what belongs to it.
 func setAside(path string) (string, error) {
 	aside := path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
-	for _, part := range []string{"-wal", "-shm", ""} {
+	for _, part := range parts {
 		err := os.Rename(path+part, aside+part)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
 	}
 	return aside, nil
+}
+
+// isThere reports whether the file at path is still the one that is open, and not cut
+// to nothing. Where the system does not say, it is.
+func (d *database) isThere(path string) bool {
+	now, err := os.Stat(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(now, d.files[""]) && now.Size() > 0
+}
+
+// clearAway removes what is left at path of a database that is no longer there: SQLite
+// would share it between the old file and the next. What another process has begun
+// there stays.
+func (d *database) clearAway(path string) error {
+	for _, part := range parts {
+		now, err := os.Stat(path + part)
+		if err != nil || d.files[part] == nil || !os.SameFile(now, d.files[part]) {
+			continue
+		}
+		if err := os.Remove(path + part); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"os"
 	"sync"
 )
 
@@ -10,7 +11,23 @@ import (
 // takes longer than most statements run.
 type database struct {
 	*sql.DB
-	prepared sync.Map // *sql.Stmt by its text
+	files    map[string]os.FileInfo // as they were opened, by their part
+	prepared sync.Map               // *sql.Stmt by its text
+}
+
+// newDatabase notes which files have been opened at path.
+func newDatabase(db *sql.DB, path string) (*database, error) {
+	d := &database{DB: db, files: make(map[string]os.FileInfo)}
+	for _, part := range parts {
+		file, err := os.Stat(path + part)
+		if err == nil {
+			d.files[part] = file
+		} else if part == "" {
+			db.Close()
+			return nil, err
+		}
+	}
+	return d, nil
 }
 
 // prepare makes a statement ready to run in tx, or by itself if that is nil. There are

@@ -50,11 +50,11 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 	if s.now == nil {
 		s.now = time.Now
 	}
-	db, err := openFile(ctx, s.path, look, log)
+	db, err := openFile(ctx, s.path, look, nil, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store of policies: %w", err)
 	}
-	s.db.Store(&database{DB: db})
+	s.db.Store(db)
 	return s, nil
 }
 
@@ -189,12 +189,33 @@ func (s *sqliteStore) Put(ctx context.Context, recs ...Record) error {
 func (s *sqliteStore) write(ctx context.Context, do func(*database) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	db := s.db.Load()
+	db, err := s.present(ctx)
+	if err != nil {
+		return err
+	}
 	if err := do(db); err != nil {
 		s.mend(ctx, db, err)
 		return fmt.Errorf("writing to %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// present returns the database, after it has been opened again if its file is no longer
+// there: SQLite would go on writing to one that nobody can open any more.
+func (s *sqliteStore) present(ctx context.Context) (*database, error) {
+	if db := s.db.Load(); db.isThere(s.path) {
+		return db, nil
+	}
+	s.mending.Lock()
+	defer s.mending.Unlock()
+	gone := s.db.Load()
+	db, err := openFile(ctx, s.path, look, gone, s.log)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store of policies again: %w", err)
+	}
+	s.db.Store(db)
+	gone.Close()
+	return db, nil
 }
 
 // putRecords keeps all of the records or none.
@@ -339,11 +360,11 @@ func (s *sqliteStore) mend(ctx context.Context, broken *database, err error) {
 		return
 	}
 	s.mended = time.Now()
-	db, err := openFile(ctx, s.path, examine, s.log)
+	db, err := openFile(ctx, s.path, examine, broken, s.log)
 	if err != nil {
 		s.log.Error().Err(err).Msg("the policies on disk are damaged and no new file could be begun")
 		return
 	}
-	s.db.Store(&database{DB: db})
+	s.db.Store(db)
 	broken.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,100 @@ func TestNewerSchemaIsLeftAlone(t *testing.T) {
 	}
 	if aside := setAsideIn(t, dir); len(aside) > 0 {
 		t.Errorf("set aside: %v", aside)
+	}
+}
+
+// A file that is deleted, replaced or cut while it is in use does not take with it what
+// is kept from then on.
+func TestFileThatIsGone(t *testing.T) {
+	other := t.TempDir()
+	otherRec := textRecord("https://other.example", "Disallow: /other", noon)
+	s := openIn(t, other)
+	put(t, s, otherRec)
+	s.Close()
+	remove := func(parts ...string) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			for _, part := range parts {
+				if err := os.Remove(path + part); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	for name, lose := range map[string]func(*testing.T, string){
+		"deleted with all that belongs to it": remove("", "-wal", "-shm"),
+		"deleted alone":                       remove(""),
+		"the folder deleted":                  func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)); os.Mkdir(filepath.Dir(path), 0o700) },
+		"replaced": func(t *testing.T, path string) {
+			content, err := os.ReadFile(filepath.Join(other, "policies.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"cut to nothing": func(t *testing.T, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"replaced by no database": func(t *testing.T, path string) {
+			if err := os.WriteFile(path+".new", []byte("no database"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			path := filepath.Join(dir, "policies.db")
+			var log bytes.Buffer
+			opened := []Store{}
+			for range 2 { // as of two processes
+				s, err := Open(t.Context(), Defaults(), dir, 0, zerolog.New(&log))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				opened = append(opened, s)
+			}
+			many := func(name string) (recs []Record) {
+				for i := range 300 {
+					recs = append(recs, textRecord(fmt.Sprintf("https://%s%d.example", name, i), strings.Repeat(fmt.Sprintln("Disallow: /", i), 50), noon))
+				}
+				return recs
+			}
+			put(t, opened[0], many("before")...)
+			lose(t, path)
+			put(t, opened[0], many("one")...)
+			put(t, opened[1], many("two")...)
+			put(t, opened[0], many("three")...)
+			for _, s := range opened {
+				s.Close()
+			}
+			last := openIn(t, dir)
+			for _, rec := range slices.Concat(many("one"), many("two"), many("three")) {
+				expect(t, last, rec)
+			}
+			if name == "replaced" {
+				expect(t, last, otherRec)
+			}
+			if err := examine(t.Context(), last.(*sqliteStore).db.Load().DB); err != nil {
+				t.Error(err)
+			}
+			if n := strings.Count(log.String(), "deleted, replaced or cut"); n != 2 {
+				t.Errorf("logged %s", log.String())
+			}
+			if n := len(setAsideIn(t, dir)); (n == 1) != (name == "replaced by no database") {
+				t.Errorf("%d set aside", n)
+			}
+		})
 	}
 }
 
