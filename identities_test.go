@@ -317,3 +317,38 @@ overrides:
 		w.wantMetric("robotsproxy_requests_total"+series, want)
 	}
 }
+
+// TestBotsInBrowsersClothes has bots that borrow a browser's User-Agent meet the rules
+// that a site wrote for them.
+func TestBotsInBrowsersClothes(t *testing.T) {
+	w := start(t)
+	const engine = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko"
+	bots := map[string]string{
+		"Slurp":                "Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)",
+		"Mediapartners-Google": engine + "; Mediapartners-Google) Chrome/120.0 Safari/537.36",
+		"BingPreview":          engine + ") Chrome/120.0 Safari/537.36 BingPreview/1.0b",
+		"Chrome-Lighthouse":    engine + ") HeadlessChrome/120.0 Safari/537.36 Chrome-Lighthouse",
+		"Mail.RU_Bot":          "Mozilla/5.0 (compatible; Linux x86_64; Mail.RU_Bot/2.0; +https://help.mail.ru/webmaster)",
+		"facebookexternalhit":  engine + ") Version/9.0.1 Safari/601.2.4 facebookexternalhit/1.1 Facebot Twitterbot/1.0",
+	}
+	rules := "User-agent: Linux\nUser-agent: Safari\nUser-agent: X11\nDisallow: /\n"
+	for name := range bots {
+		rules += "User-agent: " + name + "\nDisallow: /not-for-" + name + "\n"
+	}
+	site := newOrigin(t, "http", says(rules), nil)
+	for name, userAgent := range bots {
+		if answer := w.curl("-A", userAgent, site.URL+"/not-for-"+name); answer.status != 403 {
+			t.Errorf("%s got %d: %s", name, answer.status, answer.body)
+		}
+		if answer := w.curl("-A", userAgent, site.URL+"/for-"+name); answer.status != 200 {
+			t.Errorf("%s got %d: %s", name, answer.status, answer.body)
+		}
+		w.decision(site.URL+"/for-"+name).want(t, "agent", name, "reason", "no_rule")
+	}
+	browser, hostile := engine+") Chrome/120.0 Safari/537.36", strings.Repeat("a", 30000)
+	for i, userAgent := range []string{browser, hostile} {
+		url := fmt.Sprintf("%s/everyone%d", site.URL, i)
+		w.curl("-A", userAgent, url)
+		w.decision(url).want(t, "agent", "*", "reason", "no_group")
+	}
+}

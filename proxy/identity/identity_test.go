@@ -34,7 +34,7 @@ func TestProductToken(t *testing.T) {
 		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36 Acme/1.0 (+https://acme.example/about)":                                  "Acme",
 		"Mozilla/5.0 (X11; Acme/2.1 +https://acme.example/about)":                                                                                                                   "Acme",
 		"Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:121.0) Gecko/20100101 Firefox/121.0":                                                                                          "*",
-		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0 Safari/537.36":                                                       "*",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0 Safari/537.36":                                                       "HeadlessChrome",
 		"Mozilla/5.0 (compatible; MSIE 9.0; Windows NT 6.1; Trident/5.0)":                                                                                                           "*",
 		"Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; FooCrawler/1.0)":                                                                                                        "FooCrawler",
 		"Mozilla/5.0 (((": "*",
@@ -45,14 +45,49 @@ func TestProductToken(t *testing.T) {
 	}
 }
 
+func TestHostileUserAgents(t *testing.T) {
+	for _, ua := range []string{
+		strings.Repeat("a", 65), strings.Repeat("a", 64<<10),
+		"Mozilla/5.0 (compatible; " + strings.Repeat("bot", 20<<10) + ")", "Mozilla/5.0 " + strings.Repeat("(", 64<<10),
+		"Mozilla/5.0 (" + strings.Repeat("compatible;", 6<<10) + "MSIE)", "Mozilla/5.0 " + strings.Repeat("compatible U ", 5<<10),
+		"Mozilla/5.0 (KHTML, like Gecko;" + strings.Repeat(" ", 1000) + "Bot)",
+	} {
+		if got := ProductToken(ua); got != "*" {
+			t.Errorf("%.60q: %.100q", ua, got)
+		}
+	}
+	if got := ProductToken(strings.Repeat("a", 64) + "/1"); got != strings.Repeat("a", 64) {
+		t.Errorf("the longest name is %q", got)
+	}
+}
+
+func BenchmarkProductToken(b *testing.B) {
+	for name, ua := range map[string]string{
+		"bot":     "Scrapy/2.8.0 (+https://scrapy.org)",
+		"borrows": "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+		"browser": "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
+		"hostile": "Mozilla/5.0 (" + strings.Repeat("compatible;", 6<<10),
+	} {
+		b.Run("agent="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ProductToken(ua)
+			}
+		})
+	}
+}
+
 func FuzzProductToken(f *testing.F) {
 	f.Add("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)")
 	f.Add("Scrapy/2.8.0 (+https://scrapy.org)")
 	f.Add("Mozilla/5.0 ((;;) \xff compatible;")
 	f.Fuzz(func(t *testing.T, ua string) {
 		token := ProductToken(ua)
-		if token == "" || token != "*" && !strings.Contains(ua, token) {
+		if token == "" || len(token) > maxToken || token != "*" && !strings.Contains(ua, token) {
 			t.Errorf("%q: token %q", ua, token)
+		}
+		if isWordOf(browsers, token) || strings.HasPrefix(ua, "Mozilla/") && isWordOf(systems, token) {
+			t.Errorf("%q: %q is a browser's or a system's word", ua, token)
 		}
 	})
 }
