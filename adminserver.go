@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/admin"
 )
 
@@ -32,7 +33,7 @@ func openAdmin(cfg config.Config, log zerolog.Logger, setup admin.Setup) (*admin
 	}
 	setup.Listen, setup.Token = cfg.AdminListen, cfg.AdminToken
 	handler := admin.New(setup)
-	return &adminServer{l, handler, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}, nil
+	return &adminServer{l, handler, &http.Server{Handler: handler, ConnContext: loopback.WithPeer, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}, nil
 }
 
 // serve answers until close. It returns nil then, else the error that ended it.

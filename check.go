@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
@@ -88,8 +89,9 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	if err != nil {
 		return exit{exitUsage, err} // 1 would pass for a verdict
 	}
+	ctx := loopback.With(cmd.Context(), loopback.Here)
 	for _, target := range targets {
-		v, err := g.Decide(cmd.Context(), gate.Ask{Target: target, Agents: flags.agents})
+		v, err := g.Decide(ctx, gate.Ask{Target: target, Agents: flags.agents})
 		if err != nil {
 			return exit{exitUsage, err}
 		}

@@ -20,16 +20,17 @@ import (
 // room "", may import them all.
 var rooms = map[string][]string{
 	"config":         {"certs", "proxy", "proxy/admin", "proxy/gate", "proxy/identity", "proxy/pace", "robots/policy", "robots/store"},
-	"proxy":          {"certs", "internal/printable", "proxy/gate", "proxy/identity", "robots"},
+	"proxy":          {"certs", "internal/loopback", "internal/printable", "proxy/gate", "proxy/identity", "robots"},
 	"proxy/admin":    {"internal/printable", "proxy/gate", "robots", "robots/policy", "robots/store"},
 	"proxy/gate":     {"proxy/identity", "proxy/pace", "robots", "robots/policy"},
 	"proxy/identity": {},
 	"proxy/pace":     {},
-	"robots/policy":  {"robots", "robots/store"},
+	"robots/policy":  {"internal/loopback", "robots", "robots/store"},
 	"robots/store":   {},
 	"robots":         {},
 	"certs":          {},
 
+	"internal/loopback":  {},
 	"internal/printable": {},
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 )
@@ -267,7 +268,7 @@ type tunnelKey struct{}
 
 // withTunnel lets a request know the tunnel that it came by.
 func withTunnel(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, tunnelKey{}, tunnelOf(conn))
+	return context.WithValue(loopback.WithPeer(ctx, conn), tunnelKey{}, tunnelOf(conn))
 }
 
 func tunnelOf(conn net.Conn) *tunnel {

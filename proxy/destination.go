@@ -7,32 +7,44 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"robotsproxy/internal/loopback"
+	"robotsproxy/robots"
 )
 
 // destinations knows where the proxy must not go: addresses that the operator
-// denies, and its own.
+// denies, its own, and, for clients elsewhere, this machine's loopback.
 type destinations struct {
 	deny []netip.Prefix
 	own  atomic.Pointer[[]netip.AddrPort]
 }
 
-// errDenied and errOwn say why an address is not dialled.
+// Why an address is not dialled, besides what [loopback.Client.Bar] says.
 var (
-	errDenied = errors.New("the operator denies this address")
-	errOwn    = errors.New("this is the proxy's own address: ask it directly, without the proxy")
+	errDenied      = errors.New("the operator denies this address")
+	errUnspecified = errors.New("the unspecified address names no origin")
+	errOwn         = errors.New("this is the proxy's own address: ask it directly, without the proxy")
 )
 
-// check says why an address must not be dialled, nil if it may.
-func (d *destinations) check(addr netip.AddrPort) error {
-	ip := underlying(addr.Addr())
-	if slices.ContainsFunc(d.deny, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+// check says why an address must not be dialled for a client, nil if it may.
+func (d *destinations) check(addr netip.AddrPort, client *loopback.Client) error {
+	written, ip := addr.Addr().WithZone(""), underlying(addr.Addr())
+	switch {
+	case ip.IsUnspecified(): // systems take it for their loopback
+		return fmt.Errorf("%s: %w", ip, errUnspecified)
+	case slices.ContainsFunc(d.deny, func(p netip.Prefix) bool { return p.Contains(ip) || p.Contains(written) }):
 		return fmt.Errorf("%s: %w", ip, errDenied)
+	case ip.IsLoopback():
+		if err := client.Bar(); err != nil {
+			return fmt.Errorf("%s: %w", ip, err)
+		}
 	}
 	if own := d.own.Load(); own != nil {
 		for _, listening := range *own {
-			if listening.Port() == addr.Port() && (listening.Addr() == ip || listening.Addr().IsUnspecified() && isOfThisMachine(ip)) {
+			if listening.Port() == addr.Port() && (listening.Addr() == ip || listening.Addr().IsUnspecified() && loopback.Reaches(ip)) {
 				return fmt.Errorf("%s: %w", netip.AddrPortFrom(ip, addr.Port()), errOwn)
 			}
 		}
@@ -42,12 +54,12 @@ func (d *destinations) check(addr netip.AddrPort) error {
 
 // control is the check at the last moment: after name resolution, for the very
 // address that is dialled.
-func (d *destinations) control(_, address string, _ syscall.RawConn) error {
+func (d *destinations) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("dialling %s: %w", address, err)
 	}
-	return d.check(addr)
+	return d.check(addr, loopback.Of(ctx))
 }
 
 // forbids says why an origin cannot be dialled at all: nil if one of its addresses
@@ -62,11 +74,29 @@ func (d *destinations) forbids(ctx context.Context, host, port string) (forbidde
 		return nil
 	}
 	for _, addr := range addrs {
-		if forbidden = d.check(netip.AddrPortFrom(addr, uint16(number))); forbidden == nil {
+		if forbidden = d.check(netip.AddrPortFrom(addr, uint16(number)), loopback.Of(ctx)); forbidden == nil {
 			return nil
 		}
 	}
 	return forbidden
+}
+
+// bars says, without resolving a name, why an origin on this machine's loopback is not
+// for the client of ctx; nil if it may be.
+func bars(ctx context.Context, origin robots.Origin) error {
+	if namesLoopback(origin.Host) {
+		if err := loopback.Of(ctx).Bar(); err != nil {
+			return fmt.Errorf("%s: %w", origin.Host, err)
+		}
+	}
+	return nil
+}
+
+// namesLoopback reports whether a host is a loopback address, or a name that can be
+// none else (RFC 6761 6.3).
+func namesLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && underlying(addr).IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // nat64 is the well-known prefix of RFC 6052 2.1, under which IPv6 networks reach
@@ -81,16 +111,4 @@ func underlying(ip netip.Addr) netip.Addr {
 		return netip.AddrFrom4([4]byte(b[12:]))
 	}
 	return ip.Unmap().WithZone("")
-}
-
-// isOfThisMachine reports whether an address reaches this machine.
-func isOfThisMachine(ip netip.Addr) bool {
-	if ip.IsLoopback() || ip.IsUnspecified() {
-		return true
-	}
-	addrs, err := net.InterfaceAddrs()
-	return err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool {
-		p, err := netip.ParsePrefix(a.String())
-		return err == nil && p.Addr().Unmap().WithZone("") == ip
-	})
 }

@@ -20,7 +20,7 @@ import (
 // proxy, and only to where the operator lets it go.
 func (t *Transport) Dial(ctx context.Context, origin robots.Origin) (net.Conn, error) {
 	address := net.JoinHostPort(origin.Host, origin.Port)
-	way := t.routeTo(origin)
+	way := t.routeTo(ctx, origin)
 	if way.parent == nil {
 		return way.dialer.DialContext(ctx, "tcp", address)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"robotsproxy/internal/loopback"
 )
 
 // cutShort is the error type of RFC 9209 2.3.12, and of what has no other.
@@ -59,7 +61,7 @@ func failure(err error) answer {
 	timedOut := errors.As(err, &netErr) && netErr.Timeout()
 	dialling := errors.As(err, &dial) && dial.Op == "dial"
 	switch {
-	case errors.Is(err, errDenied):
+	case errors.Is(err, errDenied), errors.Is(err, errUnspecified), errors.Is(err, loopback.ErrElsewhere):
 		a.kind = "destination_ip_prohibited"
 	case errors.Is(err, errOwn):
 		a.kind = "proxy_loop_detected"

@@ -132,6 +132,9 @@ func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *
 	if passedBy(r.Header, s.opts.Name) {
 		return r, s.response(r, s.loop())
 	}
+	if err := bars(r.Context(), x.target.Origin); err != nil {
+		return r, s.response(r, s.failed(err))
+	}
 	passage, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
 	if err != nil && passage.Admits() { // the client has left while it waited for its turn
 		x.passage, x.failed = passage, err

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots/policy"
@@ -565,7 +566,7 @@ func FuzzFTPServer(f *testing.F) {
 		if list {
 			path = "/list/"
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "ftp://"+s.control.Addr().String()+path, nil)
+		r, err := http.NewRequestWithContext(loopback.With(t.Context(), loopback.Here), http.MethodGet, "ftp://"+s.control.Addr().String()+path, nil)
 		must(t, err)
 		resp, err := transport.RoundTrip(r)
 		if (resp == nil) == (err == nil) {

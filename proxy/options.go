@@ -136,7 +136,8 @@ type Upstream struct {
 	Parents Parents `yaml:"-"`
 	// Deny holds destinations that are never dialled. They are checked after name
 	// resolution; behind a parent proxy, which resolves names itself, only literal
-	// addresses can be.
+	// addresses can be. Besides, unspecified addresses are never dialled, and this
+	// machine's loopback only for clients on this machine.
 	Deny []netip.Prefix `yaml:"deny"`
 	// CAFile holds PEM roots that are trusted besides the system's.
 	CAFile string `yaml:"ca_file,path"`

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy"
 )
 
@@ -56,7 +57,8 @@ func TestParentsOfVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 		target, _ := url.Parse(c.url)
-		resp, err := transport.RoundTrip(&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}})
+		r := &http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}}
+		resp, err := transport.RoundTrip(r.WithContext(loopback.With(t.Context(), loopback.Here)))
 		if c.want == "no such host" {
 			if _, ok := err.(*net.OpError); !ok {
 				t.Errorf("%v %s: %v, want that the name is looked for", c.variables, c.url, err)

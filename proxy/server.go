@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/certs"
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 )
@@ -98,6 +99,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	s.home = s.newHome()
 	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
+	s.outer.ConnContext = loopback.WithPeer
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTunnel

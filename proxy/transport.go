@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 )
@@ -24,11 +26,11 @@ import (
 // never looks at the environment's proxy variables, which in a sidecar name this
 // proxy itself.
 type Transport struct {
-	direct       *route
+	direct       *route // for clients on this machine
+	outward      *route // for others: no connection to this machine's loopback is among its own
 	parents      Parents
 	byParent     map[*url.URL]*route
 	insecure     []identity.HostGlob
-	ftp          *ftpTransport
 	destinations destinations
 }
 
@@ -38,6 +40,7 @@ type route struct {
 	dialer    *net.Dialer
 	verifying versions
 	lenient   versions
+	ftp       *ftpTransport // of those that dial
 }
 
 // versions are the ways to ask an origin. To turn each request of HTTP/1.1 into a
@@ -70,25 +73,31 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	}
 	t := &Transport{
 		direct:       newRoute(opts, roots, nil),
+		outward:      newRoute(opts, roots, nil),
 		parents:      parents,
 		byParent:     map[*url.URL]*route{},
 		insecure:     opts.Insecure,
 		destinations: destinations{deny: opts.Deny},
 	}
-	t.direct.dialer.Control = t.destinations.control
+	for _, r := range t.dialling() {
+		r.dialer.ControlContext = t.destinations.control
+	}
 	for _, parent := range parents.byScheme {
 		if t.byParent[parent] == nil {
 			t.byParent[parent] = newRoute(opts, roots, parent)
 		}
 	}
-	t.ftp = &ftpTransport{t.direct.dialer, opts.ResponseHeaderTimeout}
 	return t, nil
 }
+
+// dialling are the routes without a parent.
+func (t *Transport) dialling() []*route { return []*route{t.direct, t.outward} }
 
 func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
 	r := &route{parent: parent, dialer: &net.Dialer{Timeout: opts.ConnectTimeout}}
 	r.verifying = r.newVersions(opts, &tls.Config{RootCAs: roots})
 	r.lenient = r.newVersions(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
+	r.ftp = &ftpTransport{r.dialer, opts.ResponseHeaderTimeout}
 	return r
 }
 
@@ -144,15 +153,15 @@ func (t *Transport) Own(listening ...net.Addr) {
 	t.destinations.own.Store(&own)
 }
 
-// Forbids says why an origin is none that this transport goes to, nil if it is. It
-// may have to resolve the origin's name.
+// Forbids says why an origin is none that this transport goes to for the client of
+// ctx, nil if it is. It may have to resolve the origin's name.
 func (t *Transport) Forbids(ctx context.Context, origin robots.Origin) error {
 	if parent := t.parents.of(origin); parent != nil { // which resolves names: only literal addresses can be checked
 		if origin.Scheme == "ftp" && parent.Scheme == "socks5" {
 			return errFTPBySOCKS
 		}
 		if _, err := netip.ParseAddr(origin.Host); err != nil {
-			return nil
+			return bars(ctx, origin)
 		}
 	}
 	return t.destinations.forbids(ctx, origin.Host, origin.Port)
@@ -177,24 +186,35 @@ func trustedRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// routeTo is the way to an origin.
-func (t *Transport) routeTo(origin robots.Origin) *route {
+// routeTo is the way to an origin for the client of ctx.
+func (t *Transport) routeTo(ctx context.Context, origin robots.Origin) *route {
 	if parent := t.parents.of(origin); parent != nil {
 		return t.byParent[parent]
 	}
-	return t.direct
+	return t.routeFor(ctx)
+}
+
+// routeFor is the way without a parent. A connection that leads to this machine's
+// loopback is kept for clients on this machine; what is dialled is checked besides.
+func (t *Transport) routeFor(ctx context.Context) *route {
+	if loopback.Of(ctx).Bar() == nil {
+		return t.direct
+	}
+	return t.outward
 }
 
 // RoundTrip sends one request to its origin. Certificates are verified but for
 // the hosts that the operator excepts.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	way := t.direct
-	if len(t.byParent) > 0 {
+	way := (*route)(nil)
+	if len(t.byParent) == 0 {
+		way = t.routeFor(r.Context())
+	} else {
 		origin, err := robots.ParseOrigin(r.URL.Scheme + "://" + r.URL.Host)
 		if err != nil {
 			return nil, err
 		}
-		if way = t.routeTo(origin); way.parent != nil {
+		if way = t.routeTo(r.Context(), origin); way.parent != nil {
 			if err := t.Forbids(r.Context(), origin); err != nil {
 				return nil, err
 			}
@@ -202,7 +222,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if r.URL.Scheme == "ftp" {
-		return t.ftp.RoundTrip(r)
+		return way.ftp.RoundTrip(r)
+	}
+	if client := loopback.Of(r.Context()); client.Begins() {
+		led := way.parent != nil && namesLoopback(r.URL.Hostname())
+		if way.parent == nil {
+			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+				to, isTCP := got.Conn.RemoteAddr().(*net.TCPAddr)
+				led = isTCP && underlying(to.AddrPort().Addr()).IsLoopback()
+			}}))
+		}
+		defer func() { client.Led(led) }()
 	}
 	via := way.verifying
 	if t.excepts(r.URL.Hostname()) {
@@ -254,7 +284,9 @@ func (t *Transport) excepts(host string) bool {
 
 // CloseIdleConnections closes the connections that no request uses.
 func (t *Transport) CloseIdleConnections() {
-	t.direct.closeIdleConnections()
+	for _, r := range t.dialling() {
+		r.closeIdleConnections()
+	}
 	for _, r := range t.byParent {
 		r.closeIdleConnections()
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -18,6 +19,13 @@ import (
 // judge judges a tunnel as a whole, again and again while it lasts. It gives nil for
 // one that must be read.
 type judge func(ctx context.Context, ask gate.Ask) (*gate.Passage, error)
+
+// onBehalf is j for a client, whatever context it is called with.
+func (j judge) onBehalf(client *loopback.Client) judge {
+	return func(ctx context.Context, ask gate.Ask) (*gate.Passage, error) {
+		return j(loopback.With(ctx, client), ask)
+	}
+}
 
 // neverRead reports whether the operator wants no tunnel to a host read.
 func (t *Tunnels) neverRead(host string) bool {
@@ -51,6 +59,7 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	if judge == nil {
 		return false
 	}
+	judge = judge.onBehalf(loopback.Of(r.Context()))
 	if passedBy(r.Header, s.opts.Name) {
 		s.answer(w, r, s.loop())
 		return true
@@ -58,6 +67,10 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	origin := t.origin
 	if origin.Port == "80" { // nobody knows better what is spoken inside
 		origin.Scheme = "http"
+	}
+	if err := bars(r.Context(), origin); err != nil {
+		s.answer(w, r, s.failed(err))
+		return true
 	}
 	ask := gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method}
 	passage, err := judge(r.Context(), ask)

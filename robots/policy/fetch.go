@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
 	"robotsproxy/robots/store"
 )
@@ -47,16 +48,20 @@ type fetcher struct {
 	userAgent string // where the operator names none for an identity
 }
 
-// fetch asks the origin, of which so much is known. The error is that of ctx, as a
-// fetch that it ends says nothing about the origin.
+// fetch asks the origin, of which so much is known. The error is that of ctx, or that
+// by must not be led there: such a fetch says nothing about the origin.
 func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, known store.Record) (found, error) {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
+	limited = loopback.With(limited, by.access.Fetching())
 	visit := visit{fetcher: f, ctx: limited, from: by.From, patience: min(maxPatience, f.opts.FetchTimeout/10)}
 	got, err := visit.robots(origin, by, known)
 	if ctx.Err() != nil {
 		return found{}, context.Cause(ctx)
+	}
+	if errors.Is(err, loopback.ErrElsewhere) {
+		return found{}, err
 	}
 	if err != nil {
 		got = got.failed(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
 	"robotsproxy/robots/store"
 )
@@ -46,6 +47,8 @@ type Sender struct {
 
 	Client      netip.Addr // where the request comes from; the zero Addr: no client
 	ClientAgent string     // the User-Agent of the request; "": it has none
+
+	access *loopback.Client // where fetches may lead
 }
 
 // A Keeper knows the policy of every origin: from memory, under it the store,
@@ -128,19 +131,22 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*
 	if e := k.memory.get(origin); e != nil {
 		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc()
-			return k.serve(e, by, j), nil
+			return k.serve(ctx, e, by, j), nil
 		}
 	}
-	f := k.start(origin, by, NeedFetch, nil)
+	f := k.start(ctx, origin, by, NeedFetch, nil)
 	if e := f.meanwhile; e != nil {
 		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {
 			k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
 			return &j.Policy, nil
 		}
 	}
-	if err := k.flights.wait(ctx, f); err == errUnwanted {
+	switch err := k.flights.wait(ctx, f); {
+	case wantsAnother(ctx, err):
 		return k.Policy(ctx, origin, by)
-	} else if err != nil {
+	case errors.Is(err, loopback.ErrElsewhere):
+		return &Policy{Origin: origin, Outcome: Unreachable, Cause: err.Error()}, nil
+	case err != nil:
 		return nil, err
 	}
 	if f.fetched {
@@ -148,14 +154,20 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*
 	} else {
 		k.metrics.fromStore.Inc()
 	}
-	return k.serve(f.entry, by, f.judgement), nil
+	return k.serve(ctx, f.entry, by, f.judgement), nil
+}
+
+// wantsAnother reports whether a flight that ended with err was none for the client of
+// ctx: nobody waited for it, or only its beginner must not be led to the origin.
+func wantsAnother(ctx context.Context, err error) bool {
+	return err == errUnwanted || errors.Is(err, loopback.ErrElsewhere) && loopback.Of(ctx).Bar() == nil
 }
 
 // serve hands out the judgement of an entry, and starts the refresh that it may
 // need.
-func (k *Keeper) serve(e *entry, by Sender, j *Judgement) *Policy {
+func (k *Keeper) serve(ctx context.Context, e *entry, by Sender, j *Judgement) *Policy {
 	if j.Need == NeedRefresh {
-		k.start(e.origin, by, NeedRefresh, e)
+		k.start(ctx, e.origin, by, NeedRefresh, e)
 	}
 	return &j.Policy
 }
@@ -163,8 +175,8 @@ func (k *Keeper) serve(e *entry, by Sender, j *Judgement) *Policy {
 // Fresh is Policy after a fetch, whatever is known.
 func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	for {
-		f := k.start(origin, by, NeedNothing, nil)
-		if err := k.flights.wait(ctx, f); err == errUnwanted {
+		f := k.start(ctx, origin, by, NeedNothing, nil)
+		if err := k.flights.wait(ctx, f); wantsAnother(ctx, err) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -219,8 +231,9 @@ func (k *Keeper) known(e *entry) *Policy {
 
 // start returns the origin's flight, and begins it if there is none. It ends
 // without a fetch if what is found on the way needs less than what the flight
-// is for.
-func (k *Keeper) start(origin robots.Origin, by Sender, need Need, meanwhile *entry) *flight {
+// is for. It may lead where the client of ctx may be led.
+func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, need Need, meanwhile *entry) *flight {
+	by.access = loopback.Of(ctx)
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
 		f.err = k.look(ctx, f, origin, by, need)
 	})
