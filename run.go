@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,10 +134,6 @@ func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := trustFolder(cfg)
-	if err != nil {
-		return nil, err
-	}
 	p := &private{tally: newTally(), served: make(chan error, 1)}
 	if p.house, err = openHouse(cmd.Context(), cfg, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -148,17 +143,12 @@ func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error)
 			p.house.Close()
 		}
 	}()
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	folder, err := makeRunFolder(cfg.HTTPS.TrustDir)
+	if err != nil {
 		return nil, fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
 	}
-	if folder, err = os.MkdirTemp(folder, "run-"); err != nil {
-		return nil, fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
-	}
-	p.house.closers = append(p.house.closers, folderCloser(folder))
-	if err := os.Chmod(folder, 0o755); err != nil { // the command may run as somebody else
-		return nil, fmt.Errorf("making the folder for clients: %w", err)
-	}
-	if p.trust, err = ca.WriteTrust(folder, ownTrust(os.Getenv)); err != nil {
+	p.house.closers = append(p.house.closers, folder)
+	if p.trust, err = ca.WriteTrust(folder.path, ownTrust(os.Getenv)); err != nil {
 		return nil, err
 	}
 	for _, warning := range p.trust.Warnings {
@@ -189,7 +179,3 @@ func (p *private) Close() error {
 	p.server.Shutdown(ctx) // says only that requests were broken off
 	return errors.Join(<-p.served, p.house.Close())
 }
-
-type folderCloser string
-
-func (f folderCloser) Close() error { return os.RemoveAll(filepath.Clean(string(f))) }

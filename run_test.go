@@ -29,8 +29,16 @@ type errand struct {
 func (w *world) errand(env []string, args ...string) *errand {
 	e := &errand{Cmd: exec.Command(program, append([]string{"run", "--config", w.config, "--data-dir", w.dir}, args...)...)}
 	e.Stdout, e.Stderr = &e.out, &e.err
-	e.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}, env...)
+	e.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + w.temp}, env...)
 	return e
+}
+
+// wantRunFolders wants so many folders of runs to be there.
+func (w *world) wantRunFolders(want int) {
+	w.t.Helper()
+	if folders, _ := filepath.Glob(filepath.Join(w.temp, "*")); len(folders) != want {
+		w.t.Errorf("there are %q, want %d", folders, want)
+	}
 }
 
 // must runs it to its end, which must be good, and returns what the command wrote.
@@ -70,9 +78,7 @@ func TestRunObeys(t *testing.T) {
 		t.Errorf("the log's file has\n%s", log)
 	}
 	wantSame(t, "pages asked for", slices.Concat(plain.pages(), secure.pages()), []string{"/products/1", "/products/1"})
-	if left, _ := filepath.Glob(filepath.Join(w.dir, "trust", "*")); len(left) > 0 {
-		t.Errorf("%q is left behind", left)
-	}
+	w.wantRunFolders(0)
 }
 
 // A run is one more proxy on the way, with a name of its own: behind a proxy that
@@ -279,9 +285,7 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 	if !strings.Contains(e.err.String(), "1 request, 0 refused, 1 broken off or not answered\n") {
 		t.Errorf("the summary is\n%s", &e.err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(w.dir, "trust", "*")); len(left) > 0 {
-		t.Errorf("%q is left behind", left)
-	}
+	w.wantRunFolders(0)
 }
 
 // A client that does not trust the CA asks for nothing; the summary says why.
@@ -323,6 +327,79 @@ func TestCommandEndsWithItsProxy(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the command runs on")
 		}
+	}
+}
+
+// The command may run as a user who may not search the data directory.
+func TestRunAsAnotherUser(t *testing.T) {
+	needsRoot(t)
+	for name, config := range map[string]func(w *world) string{
+		"by default": func(*world) string { return "" },
+		"trust_dir":  func(w *world) string { return fmt.Sprintf("https: {trust_dir: %q}", filepath.Join(w.temp, "trust")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.configure(config(w))
+			o := newOrigin(t, "https", shop(), nil)
+			e := w.errand(nil, asNobody(curlCommand(o.URL+"/products/1", o.URL+"/checkout/")...)...)
+			if got := e.must(t); got != "200 403 " {
+				t.Errorf("statuses %s\n%s", got, &e.err)
+			}
+			if info, err := os.Stat(w.dir); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("the data directory is %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root may run a command as another user")
+	}
+}
+
+// asNobody has a command, after its dashes, run as a user of its own.
+func asNobody(command ...string) []string {
+	return append([]string{"--", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, command[1:]...)
+}
+
+// A run takes away the folders of those that were killed, and nothing else.
+func TestRunCleansUpAfterTheKilled(t *testing.T) {
+	w := newWorld(t)
+	wait := func() *errand {
+		e := w.errand(nil, "--", "sh", "-c", "echo ready; read line")
+		input, err := e.StdinPipe()
+		must(t, err)
+		t.Cleanup(func() { input.Close(); e.Wait() })
+		out := &logLines{}
+		e.Stdout = out
+		must(t, e.Start())
+		awaitText(t, out, "ready")
+		return e
+	}
+	wait()
+	killed := wait()
+	w.wantRunFolders(2)
+	must(t, killed.Process.Kill())
+	killed.Process.Wait()
+	w.wantRunFolders(2)
+
+	foreign := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(foreign, "file"), nil, 0o600))
+	must(t, os.Symlink(foreign, filepath.Join(w.temp, "robotsproxy-run-link")))
+	must(t, os.WriteFile(filepath.Join(w.temp, "robotsproxy-run-file"), nil, 0o600))
+	others := 2
+	if os.Getuid() == 0 {
+		others++
+		folder := filepath.Join(w.temp, "robotsproxy-run-other")
+		must(t, os.Mkdir(folder, 0o755))
+		must(t, os.Chown(folder, 65534, 65534))
+	}
+	w.errand(nil, "--", "true").must(t)
+	w.wantRunFolders(1 + others)
+	if !isFile(filepath.Join(foreign, "file")) {
+		t.Error("a symbolic link was followed")
 	}
 }
 

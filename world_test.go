@@ -34,6 +34,7 @@ const patience = 2 * time.Minute
 type world struct {
 	t      *testing.T
 	dir    string   // its data directory
+	temp   string   // its folder for temporary files, which everybody may search
 	config string   // its configuration file
 	vars   []string // of its environment, besides those that all have
 
@@ -60,7 +61,9 @@ func start(t *testing.T, config ...string) *world {
 // newWorld is a world whose program has not been started.
 func newWorld(t *testing.T, config ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: filepath.Join(t.TempDir(), "data"), config: filepath.Join(t.TempDir(), "robotsproxy.yaml"), origins: originCertificate(t)}
+	temp := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(temp), 0o755))
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "data"), temp: temp, config: filepath.Join(t.TempDir(), "robotsproxy.yaml"), origins: originCertificate(t)}
 	w.configure(config...)
 	return w
 }

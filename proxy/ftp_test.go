@@ -637,7 +637,7 @@ func (s *sayer) left(t *testing.T) {
 	go func() { s.ended.Wait(); close(left) }()
 	select {
 	case <-left:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("a connection stays open")
 	}
 }
