@@ -38,7 +38,7 @@ func TestMetrics(t *testing.T) {
 		`robotsproxy_requests_total{identity="default",reason="tunnel",verdict="allowed"}`,
 		`robotsproxy_request_duration_seconds_count`, `robotsproxy_robots_fetches_total{outcome="status"}`,
 		`robotsproxy_robots_fetch_duration_seconds_count`, `robotsproxy_policy_lookups_total{tier="store"}`, `robotsproxy_policies`,
-		`robotsproxy_paced_seconds_total`, `robotsproxy_connections`, `robotsproxy_tunnels`, `robotsproxy_client_tls_failures_total`,
+		`robotsproxy_paced_seconds_total`, `robotsproxy_connections`, `robotsproxy_tunnels`, `robotsproxy_client_tls_failures_total`, `robotsproxy_client_tls_unused_total`,
 		`robotsproxy_upstream_errors_total{error="dns_error"}`, `robotsproxy_store_errors_total{operation="put"}`,
 	} {
 		w.wantMetric(series, "0")

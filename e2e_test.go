@@ -622,14 +622,16 @@ func TestClientWithoutTheCA(t *testing.T) {
 			t.Errorf("curl's exit code is %d, want 60: the certificate is not trusted", r.exit)
 		}
 	}
-	if r := w.curl(o.URL + "/products/1"); r.status != 200 {
-		t.Errorf("with the CA: status %d", r.status)
-	}
 	w.wantMetric("robotsproxy_client_tls_failures_total", "3")
 	line := w.log.wait(t, w.exited, `"level":"warn"`, "does not trust")
 	line.want(t, "client", "127.0.0.1", "host", "127.0.0.1")
 	if lines := w.log.lines(`"level":"warn"`); len(lines) != 1 {
 		t.Errorf("%d warnings, want one for a client and host: %s", len(lines), lines)
+	}
+	w.wantMetric("robotsproxy_client_tls_unused_total", "0")
+
+	if r := w.curl(o.URL + "/products/1"); r.status != 200 {
+		t.Errorf("with the CA: status %d", r.status)
 	}
 }
 

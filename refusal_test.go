@@ -112,7 +112,7 @@ const noBackground = `overrides:
 func TestWhyByABrowser(t *testing.T) {
 	w := start(t, noBackground)
 	site := newOrigin(t, "http", shop(), nil)
-	page := w.browse(site.URL+refusedPath, "--user-agent="+refusedAgent, "--proxy-server=http://"+w.proxy, "--proxy-bypass-list=<-loopback>")
+	page := w.browse(site.URL+refusedPath, append(w.throughProxy(), "--user-agent="+refusedAgent)...)
 	w.wantGrounds(site, w.readPage(page))
 	for _, part := range []string{"<h1>403 Forbidden</h1>", "not from the site"} {
 		if !strings.Contains(page, part) {
@@ -218,21 +218,27 @@ func (w *world) shell(folder, commands string) (string, error) {
 // There must be nothing in its console.
 func (w *world) browse(url string, args ...string) string {
 	w.t.Helper()
+	home, err := os.MkdirTemp("", "robotsproxy-browser-")
+	must(w.t, err)
+	defer os.RemoveAll(home) // the browser's children may write still, so it may fail
+	return w.browseFrom(home, url, args...)
+}
+
+// browseFrom is browse with a home folder, where the browser looks for a CA.
+func (w *world) browseFrom(home, url string, args ...string) string {
+	w.t.Helper()
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		w.t.Skip("there is no chromium; install the package chromium, as make deps does")
 	}
-	profile, err := os.MkdirTemp("", "robotsproxy-browser-")
-	must(w.t, err)
-	defer os.RemoveAll(profile) // the browser's children may write still, so it may fail
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	run := exec.CommandContext(ctx, chromium, append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--user-data-dir=" + filepath.Join(profile, "data"), "--enable-logging=stderr", "--log-level=0", "--dump-dom",
+		"--user-data-dir=" + filepath.Join(home, "data"), "--enable-logging=stderr", "--log-level=0", "--dump-dom",
 	}, append(args, url)...)...)
-	run.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + profile}
+	run.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
 	run.WaitDelay = time.Second

@@ -178,6 +178,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 	}
+	s.distrust.close()
 	s.outer.Close()
 	s.gathered.closeAll() // inner would wait for each to send what its client does not read
 	s.inner.Close()
