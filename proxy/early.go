@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
@@ -27,9 +28,16 @@ func (e *early) watch(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return httptrace.WithClientTrace(ctx, &e.trace)
 }
 
-func (e *early) pass(status int, header textproto.MIMEHeader) error {
+// pass is called by a goroutine of the transport's, which a panic would end together
+// with the process.
+func (e *early) pass(status int, header textproto.MIMEHeader) (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("passing on a response with the status %d: %v", status, cause)
+		}
+	}()
 	if e.over || status == http.StatusContinue { // which net/http says by itself when the body is wanted
 		return nil
 	}

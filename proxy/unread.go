@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -117,6 +118,7 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 		// net/http's own goroutine and buffers, which it gives up now, are many times
 		// what an idle tunnel needs.
 		go func() {
+			defer s.guard(func() {})
 			defer s.hijacked.remove(t.Conn)
 			defer s.open.Dec()
 			s.carry(t, up, passage, judge, ask, err)
@@ -142,6 +144,8 @@ var errNotOpened = errors.New("the client left before its tunnel was open")
 // carry joins a client and its origin for as long as the tunnel may pass. A concern is
 // what the log's line is to say of a tunnel that passes all the same; nil for none.
 func (s *Server) carry(t *tunnel, up net.Conn, passage *gate.Passage, judge judge, ask gate.Ask, concern error) {
+	down := int64(0)
+	defer func() { passage.Done(http.StatusOK, down, concern) }()
 	defer t.Close()
 	defer up.Close()
 	var refused atomic.Bool
@@ -152,11 +156,19 @@ func (s *Server) carry(t *tunnel, up net.Conn, passage *gate.Passage, judge judg
 	})
 	defer stop()
 	t.SetDeadline(time.Time{})
-	down := relayBoth(t, up)
+	down = relayBoth(t, up)
 	if refused.Load() {
 		concern = errRefusedLater
 	}
-	passage.Done(http.StatusOK, down, concern)
+}
+
+// guard is deferred in a goroutine of a tunnel's, which net/http does not guard as it
+// does those of its handlers: a panic ends the tunnel, by end, and not the process.
+func (s *Server) guard(end func()) {
+	if cause := recover(); cause != nil {
+		s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a tunnel failed inside the proxy; please report this")
+		end()
+	}
 }
 
 var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")
@@ -179,6 +191,7 @@ func (s *Server) judgeAgain(first *gate.Passage, judge judge, ask gate.Ask, end 
 	}
 	ready := make(chan struct{})
 	timer = time.AfterFunc(next(first), func() {
+		defer s.guard(end)
 		<-ready
 		p, err := judge(ctx, ask)
 		switch {
@@ -200,8 +213,15 @@ func (s *Server) judgeAgain(first *gate.Passage, judge judge, ask gate.Ask, end 
 // down. An end of one direction is passed on; the other goes on.
 func relayBoth(client, up net.Conn) (down int64) {
 	done := make(chan struct{})
+	var cause any // of a panic
 	go func() {
 		defer close(done)
+		defer func() {
+			if cause = recover(); cause != nil {
+				client.Close()
+				up.Close()
+			}
+		}()
 		relay(up, client)
 		if closeWrite(up) != nil {
 			up.Close()
@@ -212,6 +232,9 @@ func relayBoth(client, up net.Conn) (down int64) {
 		client.Close()
 	}
 	<-done
+	if cause != nil {
+		panic(cause) // for the goroutine that is guarded
+	}
 	return down
 }
 

@@ -36,6 +36,8 @@ func (s *says) Policy(context.Context, robots.Origin, policy.Sender) (*policy.Po
 	switch text := s.text.Load().(string); text {
 	case "404":
 		return &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, nil
+	case "panic":
+		panic("oh")
 	case "503":
 		return &policy.Policy{Outcome: policy.Unreachable, Status: 503}, nil
 	default:
@@ -223,9 +225,9 @@ func TestHalfClose(t *testing.T) {
 }
 
 // A tunnel is closed when the policy that let it through is over, and the next one
-// refuses.
+// refuses, or the proxy fails on it.
 func TestTunnelsAreJudgedAgain(t *testing.T) {
-	for _, change := range []string{allowsNone, mixed, "503"} {
+	for _, change := range []string{allowsNone, mixed, "503", "panic"} {
 		s := newSays(allowsAll)
 		w := unreadWorld(t, s)
 		c := w.tunnel(echo(t))

@@ -90,11 +90,15 @@ func (w *responseWriter) readFirst(body io.Reader, buf []byte) (int64, error) {
 			w.flush()
 		}
 	})
-	n, err := body.Read(buf)
-	mu.Lock()
-	begun = true
-	mu.Unlock()
-	ahead.Stop()
+	defer ahead.Stop()
+	n, err := func() (int, error) {
+		defer func() { // after a panic too: nobody may flush what the handler has left
+			mu.Lock()
+			defer mu.Unlock()
+			begun = true
+		}()
+		return body.Read(buf)
+	}()
 	if n > 0 {
 		if _, err := w.Write(buf[:n]); err != nil {
 			return int64(n), err
