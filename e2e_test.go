@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -567,6 +569,28 @@ func TestSiteThatTurnsUnknownBotsAway(t *testing.T) {
 	wantRefused(t, w.curl("-A", "curl/8", o.URL+"/cart"), "Disallow: /cart")
 	known.Store(false)
 	w.becomes(o.URL+"/cart", 200, "unavailable")
+}
+
+// A site that sends gzip without end and nothing in it is read for a moment.
+func TestSiteThatSendsEmptyGzip(t *testing.T) {
+	w := start(t)
+	var b bytes.Buffer
+	must(t, gzip.NewWriter(&b).Close())
+	empty := bytes.Repeat(b.Bytes(), 1000)
+	var sent atomic.Int64
+	o := newOrigin(t, "https", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Encoding", "gzip")
+		for {
+			n, err := rw.Write(empty)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}, nil)
+	wantRefused(t, w.curl(o.URL+"/"), "gzip that yields next to nothing")
+	if n := sent.Load(); n > 32<<20 { // what the kernel holds is some of it
+		t.Errorf("the site got rid of %d octets", n)
+	}
 }
 
 // What is an answer to haste leaves a good copy where it is, and is none for long.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -413,6 +414,74 @@ func TestFetchReadsSoMuch(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
+}
+
+// again repeats a piece without end, and counts.
+type again struct {
+	piece []byte
+	read  int
+}
+
+func (a *again) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		n += copy(p[n:], a.piece[(a.read+n)%len(a.piece):])
+	}
+	a.read += n
+	return n, nil
+}
+
+// gzipFrom answers with gzip.
+type gzipFrom struct{ body io.Reader }
+
+func (g gzipFrom) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(g.body), ContentLength: -1, Request: req,
+	}, nil
+}
+
+// Gzip that goes on and yields nothing is not read for as long as a fetch may take.
+func TestFetchOfGzipThatYieldsNothing(t *testing.T) {
+	empty := []byte(gzipped(""))
+	header := empty[:10]
+	for name, test := range map[string]struct{ first, then []byte }{
+		"empty members":            {nil, empty},
+		"members of one octet":     {nil, []byte(gzipped("a"))},
+		"blocks as they are":       {header, []byte{0, 0, 0, 0xff, 0xff}},
+		"blocks by the fixed code": {header, []byte{0x02, 0x08, 0x20, 0x80, 0x00}}, // four
+		"padding":                  {empty, make([]byte, 4096)},
+		"a file name":              {append(slices.Clone(header[:3]), 8, 0, 0, 0, 0, 0, 3), []byte("x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := Defaults()
+			body := &again{piece: test.then}
+			f := &fetcher{opts: &opts, transport: gzipFrom{io.MultiReader(bytes.NewReader(test.first), body)}, userAgent: ownName}
+			got, err := f.fetch(t.Context(), exampleOrg, Sender{}, store.Record{})
+			if err != nil || got.outcome != Unreachable || !strings.Contains(got.cause, "gzip") {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if body.read > 2*maxOverhead {
+				t.Errorf("%d octets were read", body.read)
+			}
+		})
+	}
+}
+
+// What gzip cannot make smaller, and a header that says much, are read all the same.
+func TestFetchOfGzipThatYieldsLittle(t *testing.T) {
+	text := make([]byte, Defaults().MaxBytes)
+	random := rand.NewChaCha8([32]byte{1})
+	random.Read(text)
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Extra = make([]byte, 65535)
+	w.Write(text)
+	w.Close()
+	opts := Defaults()
+	f := &fetcher{opts: &opts, transport: gzipFrom{&b}, userAgent: ownName}
+	if got, err := f.fetch(t.Context(), exampleOrg, Sender{}, store.Record{}); err != nil || !bytes.Equal(got.body, text) {
+		t.Errorf("%d octets, %s, %v", len(got.body), got.cause, err)
+	}
 }
 
 func TestFetchHasItsTime(t *testing.T) {
