@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"robotsproxy/robots"
 )
@@ -19,6 +20,8 @@ type flight struct {
 	judgement *Judgement // of entry
 	fetched   bool
 	err       error
+
+	refused time.Time // when another process was first found to have the origin's lease
 
 	waiting  int             // how many started it and have not left; who starts a refresh never does
 	unwanted context.Context // ends when all have left

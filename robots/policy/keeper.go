@@ -251,7 +251,7 @@ func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, by S
 			return err
 		}
 		select {
-		case <-time.After(pause): // another machine asks the origin
+		case <-time.After(pause): // another process asks the origin
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-f.unwanted.Done():
@@ -272,7 +272,7 @@ func (k *Keeper) lands(f *flight, e *entry, need Need) bool {
 	return true
 }
 
-// visit asks the origin of an entry, unless another machine is doing so: then
+// visit asks the origin of an entry, unless another process is doing so: then
 // the flight is not done.
 func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need Need) (done bool, err error) {
 	if err := k.places.enter(ctx, f.unwanted, by.party()); err != nil {
@@ -282,14 +282,17 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 	if err := k.records.room(ctx, f.unwanted, e.rec.Origin); err != nil {
 		return false, err
 	}
-	release, shared := k.lease(ctx, e.origin)
+	release, taken := k.lease(ctx, f, e.origin)
 	switch {
 	case release != nil:
-		defer k.flights.running.Go(release)
+		defer k.flights.running.Go(func() {
+			k.records.settled(k.flights.ctx, e.rec.Origin) // others find it when they have the lease
+			release()
+		})
 		if e = k.newest(ctx, e.origin); k.lands(f, e, need) { // another may have had the lease just before
 			return true, nil
 		}
-	case shared:
+	case taken:
 		return false, nil
 	}
 	got, err := (&fetcher{k.opts(), k.transport, k.userAgent}).fetch(ctx, e.origin, by, e.rec)
@@ -299,11 +302,7 @@ func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need
 	now := k.now()
 	e = k.readings.entry(e.origin, k.opts().learn(e.rec, got, now, k.random()))
 	k.memory.set(e)
-	if shared {
-		k.records.share(ctx, e.rec) // before the lease ends
-	} else {
-		k.records.put(e.rec)
-	}
+	k.records.put(e.rec)
 	k.metrics.fetched(got)
 	k.logFetch(e, got)
 	f.entry, f.judgement, f.fetched = e, e.judge(k.opts(), now), true

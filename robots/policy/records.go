@@ -146,13 +146,30 @@ func (r *records) forget(ctx context.Context, origin string) error {
 // does not wait for a store that fails. The error is that of ctx, or errUnwanted when
 // unwanted ends.
 func (r *records) room(ctx, unwanted context.Context, origin string) error {
+	return r.wait(ctx, unwanted, func() bool {
+		n, bytes := r.pending.Held()
+		return n < maxPending && bytes < maxPendingBytes && !r.isPending(origin)
+	})
+}
+
+// settled returns when nothing of the origin waits to be written, or in vain.
+func (r *records) settled(ctx context.Context, origin string) {
+	r.wait(ctx, ctx, func() bool { return !r.isPending(origin) })
+}
+
+func (r *records) isPending(origin string) bool {
+	_, is, _ := r.pending.Get(r.ctx, origin)
+	return is
+}
+
+// wait returns when done reports true after a write, or the store fails. The error is
+// that of ctx, or errUnwanted when unwanted ends.
+func (r *records) wait(ctx, unwanted context.Context, done func() bool) error {
 	for {
 		r.mu.Lock()
 		ended := r.ended
 		r.mu.Unlock()
-		n, bytes := r.pending.Held()
-		_, isPending, _ := r.pending.Get(ctx, origin)
-		if r.failing.Load() || n < maxPending && bytes < maxPendingBytes && !isPending {
+		if r.failing.Load() || done() {
 			return nil
 		}
 		select {
@@ -162,16 +179,6 @@ func (r *records) room(ctx, unwanted context.Context, origin string) error {
 		case <-unwanted.Done():
 			return errUnwanted
 		}
-	}
-}
-
-// share writes rec at once, for other machines to find it. What fails is
-// written later. Unlike the writing of put, those of several origins don't wait
-// for each other; the origin's flight must last until it returns.
-func (r *records) share(ctx context.Context, rec store.Record) {
-	r.hold(rec)
-	if !r.keep(ctx, rec) {
-		r.wake()
 	}
 }
 

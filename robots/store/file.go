@@ -24,7 +24,7 @@ import (
 func openFile(ctx context.Context, path string, check func(context.Context, *sql.DB) error, had *database, log zerolog.Logger) (*database, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	unlock, err := lock(ctx, path+".lock")
+	unlock, err := lock(ctx, lockPath(path))
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +112,9 @@ func damaged(err error) bool {
 	}
 	return false
 }
+
+// lockPath is the file beside the database at path that its processes lock.
+func lockPath(path string) string { return path + ".lock" }
 
 // parts are what a database's files have behind its name. The write-ahead log goes
 // first where they are renamed or removed: left behind, it would be replayed into the

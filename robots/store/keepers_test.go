@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,57 @@ func TestFleetFetchesOnce(t *testing.T) {
 	newProxy(t, server, s).ask(t, origin("0.example"))
 	if s.fetched("0.example") != 1 {
 		t.Error("another that has just started fetches again")
+	}
+}
+
+// Processes with one data directory fetch each robots.txt once between them, and one
+// that has been stopped in the middle holds up the others for no longer than a fetch
+// may take.
+func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has locks that end with the file's last use")
+	}
+	dir, s := t.TempDir(), newSite(t, 20*time.Millisecond)
+	inDir := func(setup *policy.Setup) {
+		kept, err := store.Open(t.Context(), store.Defaults(), dir, 0, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kept.Close() })
+		setup.Store = kept
+		setup.Options.FetchTimeout = time.Second
+	}
+	server := store.StartRedis(t)
+	processes := []proxy{newProxy(t, server, s, inDir), newProxy(t, server, s, inDir)}
+	const origins = 300
+	var all sync.WaitGroup
+	for i := range origins {
+		for _, p := range processes {
+			all.Go(func() { p.ask(t, origin("%d.example", i)) })
+		}
+	}
+	all.Wait()
+	for i := range origins {
+		if n := s.fetched(origin("%d.example", i).Host); n != 1 {
+			t.Errorf("%d fetches of one of many", n)
+		}
+	}
+	var stopped policy.Setup
+	inDir(&stopped)
+	o := origin("stopped.example")
+	if _, held, err := stopped.Store.(policy.Leaser).Lease(t.Context(), o.String(), 0); !held || err != nil {
+		t.Fatal(held, err)
+	}
+	for _, p := range processes {
+		p.ask(t, o)
+	}
+	if n := s.fetched(o.Host); n != 1 {
+		t.Errorf("%d fetches", n)
+	}
+	for _, p := range processes {
+		if text := p.log.String(); text != "" {
+			t.Errorf("logged %s", text)
+		}
 	}
 }
 

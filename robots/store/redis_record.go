@@ -153,16 +153,43 @@ redis.call('PEXPIRE', policy, keep)
 redis.call('ZADD', origins, 0, origin)
 return 1`)
 
+// Put sends all of the records at once, and each is kept by itself.
 func (s *redisStore) Put(ctx context.Context, recs ...Record) error {
-	for _, rec := range recs {
-		if err := s.put(ctx, rec); err != nil {
+	type call struct {
+		keys []string
+		args []any
+	}
+	calls := make([]call, len(recs))
+	for i, rec := range recs {
+		calls[i].keys, calls[i].args = s.putCall(rec)
+	}
+	err := s.within(ctx, 2*shortWait, func(ctx context.Context) error {
+		send := func() error {
+			_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, c := range calls {
+					putScript.EvalSha(ctx, p, c.keys, c.args...)
+				}
+				return nil
+			})
 			return err
 		}
+		err := send()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			if err := putScript.Load(ctx, s.client).Err(); err != nil {
+				return err
+			}
+			err = send()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keeping what is known of %d origins: %w", len(recs), err)
 	}
 	return nil
 }
 
-func (s *redisStore) put(ctx context.Context, rec Record) error {
+// putCall is what putScript is called with to keep a record.
+func (s *redisStore) putCall(rec Record) (keys []string, args []any) {
 	now := s.now()
 	packed, version := "", ""
 	if rec.SHA256 != "" {
@@ -171,21 +198,14 @@ func (s *redisStore) put(ctx context.Context, rec Record) error {
 	if v, ok := rec.answer(); ok {
 		version = versionName(v)
 	}
-	keys := []string{
+	keys = []string{
 		policyKey + rec.Origin, textKey + rec.SHA256,
 		versionsKey + rec.Origin, firstKey + rec.Origin, originsKey,
 	}
-	args := append([]any{
+	return keys, append([]any{
 		policyKey, textKey, rec.Origin, ms(now), s.lifetime(rec, now).Milliseconds(), packed,
 		version, ms(now.Add(-s.history)), s.history.Milliseconds(), maxVersions, ms(rec.FetchedAt),
 	}, encodeRecord(rec)...)
-	err := s.within(ctx, 2*shortWait, func(ctx context.Context) error {
-		return putScript.Run(ctx, s.client, keys, args...).Err()
-	})
-	if err != nil {
-		return fmt.Errorf("keeping what is known of %s: %w", rec.Origin, err)
-	}
-	return nil
 }
 
 // lifetime is how long a record is kept: while it holds, and then for as long

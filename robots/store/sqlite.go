@@ -22,6 +22,7 @@ type sqliteStore struct {
 	log     zerolog.Logger
 	now     func() time.Time
 	db      atomic.Pointer[database]
+	leases  leases
 
 	// writing lets one goroutine write at a time: between connections SQLite
 	// would have them sleep and try again.
@@ -55,13 +56,17 @@ func openSQLite(ctx context.Context, opts Options, dataDir string, log zerolog.L
 		return nil, fmt.Errorf("opening the store of policies: %w", err)
 	}
 	s.db.Store(db)
+	if s.leases, err = openLeases(lockPath(s.path)); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("opening the store of policies: %w", err)
+	}
 	return s, nil
 }
 
 // Evicted counts what has been dropped to stay within MaxSize.
 func (s *sqliteStore) Evicted() *Evicted { return &s.evicted }
 
-func (s *sqliteStore) Close() error { return s.db.Load().Close() }
+func (s *sqliteStore) Close() error { return errors.Join(s.db.Load().Close(), s.leases.Close()) }
 
 func (s *sqliteStore) Get(ctx context.Context, origin string) (Record, bool, error) {
 	recs, err := s.query(ctx, true, `WHERE origin = ?`, origin)
