@@ -16,16 +16,18 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 )
 
 // checkFlags are the flags of check alone.
 type checkFlags struct {
-	agents []string
-	robots string // file; "-" is standard input
-	json   bool
-	fresh  bool
+	agents   []string // product tokens, or whole User-Agents
+	identity string   // by its name; "" is the default
+	robots   string   // file; "-" is standard input
+	json     bool
+	fresh    bool
 }
 
 func checkCommand() *cobra.Command {
@@ -38,13 +40,16 @@ by a file. Exit code: 0 every URL is allowed, 1 some URL is disallowed, 2 a URL,
 file or flag is bad.`,
 		Example: `  robotsproxy check https://example.com/private/a
   robotsproxy check --agent ExampleBot-Image --agent ExampleBot https://example.com/a.png
+  robotsproxy check --agent "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://example.org)" https://example.com/a
+  robotsproxy check --config robotsproxy.yaml --identity image-crawler https://example.com/a.png
   robotsproxy check --robots new-robots.txt --agent ExampleBot https://example.com/a
   curl -s https://example.com/robots.txt | robotsproxy check --robots - https://example.com/a
   robotsproxy check --json --fresh https://example.com/ | jq .expires_at`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	addSettings(cmd, commonSettings...)
-	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot; repeat for one bot's tokens, most specific first")
+	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot, or its User-Agent; repeat for one bot's tokens, most specific first")
+	cmd.Flags().StringVar(&flags.identity, "identity", "", "judge as this identity of the configuration, by its product tokens and mode")
 	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if what is known of it is still fresh")
@@ -54,6 +59,9 @@ file or flag is bad.`,
 		}
 		if slices.Contains(flags.agents, "") {
 			return exit{exitUsage, errors.New("--agent is empty; name the bot, or leave it out")}
+		}
+		if flags.identity == "" && cmd.Flags().Changed("identity") {
+			return exit{exitUsage, errors.New("--identity is empty; name one of the configuration, or leave it out")}
 		}
 		base := config.Default()
 		base.Log.Level = "error" // the verdicts are what this command has to say
@@ -82,6 +90,14 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	if len(targets) == 0 {
 		return exit{code: code}
 	}
+	var tokens []string
+	for _, agent := range flags.agents {
+		token := identity.Token(agent)
+		if token != agent {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: --agent %q is a User-Agent; its product token is %s\n", agent, printable.Line(token))
+		}
+		tokens = append(tokens, token)
+	}
 	g, closer, err := checkGate(cmd, cfg, flags)
 	if closer != nil {
 		defer closer.Close()
@@ -91,7 +107,7 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	}
 	ctx := loopback.With(cmd.Context(), loopback.Here)
 	for _, target := range targets {
-		v, err := g.Decide(ctx, gate.Ask{Target: target, Agents: flags.agents})
+		v, err := g.Decide(ctx, gate.Ask{Target: target, Identity: flags.identity, Agents: tokens})
 		if err != nil {
 			return exit{exitUsage, err}
 		}
@@ -167,7 +183,14 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 			v.RobotsURL = "standard input"
 		}
 	}
-	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, printable.Line(v.Agent), printable.Line(v.Why()))
+	who, why := printable.Line(v.Agent), printable.Line(v.Why())
+	if v.Identity != identity.DefaultName {
+		who += ", identity " + printable.Line(v.Identity)
+	}
+	if v.Judgment != gate.Allowed && v.Admits() {
+		why += "; in mode report it is let through"
+	}
+	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, who, why)
 	return err
 }
 

@@ -447,8 +447,24 @@ func explanations(t *testing.T, browser context.Context) {
 	p.want(`document.querySelectorAll("#explained .file tbody tr").length === 13`)
 	p.write("#question [name=agent]", "SomeBot"+kb.Enter)
 	p.wantText("#explained", "allowed", "no rule matches")
+
+	// A whole User-Agent is judged by its product token.
+	p.write("#question [name=agent]", "Mozilla/5.0 (compatible; PictureBot/1.0; +http://a.example)"+kb.Enter)
+	p.wantText("#explained", "refused", "on line 17", "PictureBot", "picturebot")
+	p.want(`document.querySelector("#question [name=agent]").value.startsWith("Mozilla/5.0 (compatible;")`)
+
+	// An identity is judged by its own tokens and mode.
+	p.write("#question [name=agent]", kb.Backspace)
+	p.choose("#question [name=identity]", "images")
+	p.click("question", "Explain")
+	p.wantText("#explained", "refused", "images, mode enforce", "PictureBot")
+	p.choose("#question [name=identity]", "new-crawler")
+	p.write("#question [name=url]", site.URL+"/account/1"+kb.Enter)
+	p.wantText("#explained", "would be refused", "new-crawler, mode report", "Disallow: /account/")
+	p.want(`document.querySelector("#question [name=identity]").value === "new-crawler"`)
+	p.choose("#question [name=identity]", "")
 	p.write("#question [name=url]", "http://"+deadAddress+"/"+kb.Enter)
-	p.wantText("#explained", "refused", "robots.txt unreachable")
+	p.wantText("#explained", "refused", "robots.txt unreachable", "default, mode enforce")
 	if pages := site.pages(); len(pages) > 0 {
 		t.Errorf("the site was asked for %q", pages)
 	}

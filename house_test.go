@@ -21,9 +21,9 @@ import (
 var rooms = map[string][]string{
 	"config":         {"certs", "proxy", "proxy/admin", "proxy/gate", "proxy/identity", "proxy/pace", "robots/policy", "robots/store"},
 	"proxy":          {"certs", "internal/loopback", "internal/printable", "proxy/gate", "proxy/identity", "robots"},
-	"proxy/admin":    {"internal/printable", "proxy/gate", "robots", "robots/policy", "robots/store"},
+	"proxy/admin":    {"internal/printable", "proxy/gate", "proxy/identity", "robots", "robots/policy", "robots/store"},
 	"proxy/gate":     {"proxy/identity", "proxy/pace", "robots", "robots/policy"},
-	"proxy/identity": {},
+	"proxy/identity": {"robots"},
 	"proxy/pace":     {},
 	"robots/policy":  {"internal/loopback", "robots", "robots/store"},
 	"robots/store":   {},

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,39 @@ Disallow: /
 User-agent: *
 Disallow: /news
 `
+
+// The API takes from a whole User-Agent the token that the proxy takes, and judges as an
+// identity what the proxy judges as that identity.
+func TestOneBotOneVerdict(t *testing.T) {
+	w := start(t, fiveIdentities)
+	o := newOrigin(t, "http", says(fiveRobots), nil)
+	asked := 0
+	same := func(curl, query []string) {
+		t.Helper()
+		for _, path := range []string{"/images", "/texts", "/news/1", "/a.html"} {
+			asked++
+			page := fmt.Sprintf("%s%s?%d", o.URL, path, asked)
+			w.curl(append(curl, page)...)
+			theirs := w.decision(page)
+			ours := w.ask("/api/v1/verdict?url=" + url.QueryEscape(page) + "&" + strings.Join(query, "&"))
+			for _, member := range []string{"agent", "identity", "verdict", "reason", "rule", "line"} {
+				if theirs[member] != ours[member] {
+					t.Errorf("%s, %q: the proxy says %s %v, the API %v", path, query, member, theirs[member], ours[member])
+				}
+			}
+		}
+	}
+	for _, agent := range []string{
+		"TextBot", "TextBot/1.0", "curl/8.5.0", "Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0",
+		"Mozilla/5.0 (compatible; NewsBot/2.1; +http://news.example/bot.html)", "PriceBot/1 (+http://a.example; a@b.example)",
+	} {
+		same([]string{"-A", agent}, []string{"agent=" + url.QueryEscape(agent)})
+	}
+	same([]string{"-H", "X-Crawler: news-1"}, []string{"identity=news"})
+	same([]string{"--interface", "127.0.0.2"}, []string{"identity=texts"})
+	same([]string{"--proxy-user", "images:x"}, []string{"identity=images"})
+	same([]string{"-A", "Scrapy/2.11"}, []string{"identity=spiders", "agent=Scrapy/2.11"})
+}
 
 // bot is a client, and what it is to the proxy and to the site.
 type bot struct {

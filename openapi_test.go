@@ -150,6 +150,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		page := "?url=" + url.QueryEscape(page)
 		d.want(w, 200, "GET", "/api/v1/verdict"+page)
 		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&agent=Other&agent=Robot")
+		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&identity=robot")
 	}
 	events := w.watch("?after=first")
 	for range 4 {
@@ -172,6 +173,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	d.want(w, 200, "POST", "/api/v1/reload")
 
 	d.want(w, 400, "GET", "/api/v1/verdict?url=nonsense")
+	d.want(w, 400, "GET", "/api/v1/verdict?url=http://nobody.example/&identity=nobody")
 	d.want(w, 400, "GET", "/api/v1/policies?limit=1001")
 	d.want(w, 400, "GET", "/api/v1/decisions?limit=0")
 	d.want(w, 400, "GET", "/api/v1/decisions?verdict=nonsense")

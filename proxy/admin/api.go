@@ -3,15 +3,16 @@ package admin
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 )
@@ -76,7 +77,8 @@ func (m *muteWriter) Header() http.Header         { return m.header }
 func (m *muteWriter) WriteHeader(status int)      { m.status = status }
 func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// verdict judges a URL for an agent, or for the default identity.
+// verdict judges a URL for an identity, the default one if none is named, or for
+// agents in the place of its product tokens.
 func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
 	if err != nil {
@@ -84,9 +86,14 @@ func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, err := a.Gate.Decide(r.Context(), gate.Ask{
-		Target: target,
-		Agents: agentsOf(r),
+		Target:   target,
+		Identity: r.URL.Query().Get("identity"),
+		Agents:   agentsOf(r),
 	})
+	if unknown := (*gate.UnknownIdentity)(nil); errors.As(err, &unknown) {
+		writeProblem(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	if err != nil {
 		writeProblem(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -103,9 +110,16 @@ func description(w http.ResponseWriter, _ *http.Request) {
 	w.Write(openAPI)
 }
 
-// agentsOf are the product tokens that a request names.
+// agentsOf are the product tokens that a request names, by themselves or by whole
+// User-Agents.
 func agentsOf(r *http.Request) []string {
-	return slices.DeleteFunc(r.URL.Query()["agent"], func(token string) bool { return token == "" })
+	var tokens []string
+	for _, agent := range r.URL.Query()["agent"] {
+		if agent != "" {
+			tokens = append(tokens, identity.Token(agent))
+		}
+	}
+	return tokens
 }
 
 // policy shows one origin's policy with its robots.txt.

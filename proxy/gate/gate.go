@@ -100,15 +100,27 @@ type Ask struct {
 	Target robots.Target
 
 	identity.Asker
-	// Agents stand in for the identity's product tokens, where somebody asks
-	// on a bot's behalf.
-	Agents []string
+	// Where somebody asks on a bot's behalf, Identity names the one to judge as, ""
+	// for the one that the asker has, and Agents stand in for its product tokens.
+	Identity string
+	Agents   []string
 
 	Method string
 }
 
+// UnknownIdentity says that an ask names an identity which the configuration has not.
+type UnknownIdentity struct {
+	Name  string
+	Known []string
+}
+
+func (u *UnknownIdentity) Error() string {
+	return fmt.Sprintf("there is no identity %q; the configuration has %s", u.Name, strings.Join(u.Known, ", "))
+}
+
 // Decide judges. The verdict says all that is known even where err says that
-// nothing could be decided: then it refuses.
+// nothing could be decided: then it refuses. The error is an [*UnknownIdentity] where
+// the ask names one.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
 	_, err := g.decide(ctx, g.rules.Load(), &ask, g.now(), &v)
@@ -120,6 +132,11 @@ func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 // all else here.
 func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time, v *Verdict) (*identity.Identity, error) {
 	id, name := rules.Identities.Identify(&ask.Asker)
+	if ask.Identity != "" {
+		if id, name = rules.Identities.Named(ask.Identity), ask.Identity; id == nil {
+			return nil, rules.unknown(name)
+		}
+	}
 	tokens := ask.Agents
 	if len(tokens) == 0 {
 		tokens = id.Tokens(ask.UserAgent())
@@ -154,6 +171,14 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time
 	}
 	v.apply(p, tokens, ask.Target.Path)
 	return id, nil
+}
+
+func (r *Rules) unknown(name string) *UnknownIdentity {
+	u := &UnknownIdentity{Name: name}
+	for known := range r.Identities.All() {
+		u.Known = append(u.Known, known)
+	}
+	return u
 }
 
 // apply judges a path by a policy.

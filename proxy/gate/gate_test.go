@@ -334,3 +334,57 @@ func TestWatch(t *testing.T) {
 		t.Errorf("what is only reported: %+v", d)
 	}
 }
+
+// Who asks on a bot's behalf may say as which identity: by its tokens, unless there are
+// others, by its mode, and by the operator's word on the origin.
+func TestDecideAsAnIdentity(t *testing.T) {
+	var closed gate.Override
+	if err := closed.Origin.UnmarshalText([]byte("https://closed.example")); err != nil {
+		t.Fatal(err)
+	}
+	closed.Verdict = gate.Disallow
+	table := identity.Table{
+		Entries: []identity.Entry{
+			{Name: "named", Identity: identity.Identity{ProductTokens: []string{"ExampleBot"}}},
+			{Name: "watched", Identity: identity.Identity{ProductTokens: []string{"ExampleBot"}, Mode: identity.Report}},
+			{Name: "free", Identity: identity.Identity{Mode: identity.Off}},
+		},
+		Default: identity.Identity{ProductTokens: []string{"Nobody"}},
+	}
+	const page, private, elsewhere = "https://example.com/", "https://example.com/private/a", "https://closed.example/"
+	for _, test := range []struct {
+		identity string
+		agents   []string
+		url      string
+
+		admits bool
+		reason gate.Reason
+		agent  string
+	}{
+		{"", nil, page, false, gate.ByRule, "Nobody"},
+		{"default", nil, page, false, gate.ByRule, "Nobody"},
+		{"named", nil, page, true, gate.NoRule, "ExampleBot"},
+		{"named", nil, private, false, gate.ByRule, "ExampleBot"},
+		{"named", []string{"Other"}, page, false, gate.ByRule, "Other"},
+		{"watched", nil, private, true, gate.ByRule, "ExampleBot"},
+		{"watched", []string{"Other"}, page, true, gate.ByRule, "Other"},
+		{"free", nil, private, true, gate.Exempt, "*"},
+		{"free", nil, elsewhere, false, gate.Overridden, "*"},
+	} {
+		g := newGate(t, gate.Rules{Identities: table, Overrides: []gate.Override{closed}}, &known{policy: rules(site)}, zerolog.Nop(), nil)
+		question := gate.Ask{Target: ask(t, test.url, "").Target, Identity: test.identity, Agents: test.agents}
+		v, err := g.Decide(context.Background(), question)
+		if err != nil || v.Admits() != test.admits || v.Reason != test.reason || v.Agent != test.agent {
+			t.Errorf("%+v: %v, admits %v by %s for %s", test, err, v.Admits(), v.Reason, v.Agent)
+		}
+		if test.identity != "" && v.Identity != test.identity {
+			t.Errorf("%+v: it is judged as %s", test, v.Identity)
+		}
+		question.Identity = "unheard-of"
+		v, err = g.Decide(context.Background(), question)
+		var unknown *gate.UnknownIdentity
+		if !errors.As(err, &unknown) || v.Admits() || !strings.Contains(err.Error(), `no identity "unheard-of"; the configuration has named, watched, free, default`) {
+			t.Errorf("an identity that is not there: %v, admits %v", err, v.Admits())
+		}
+	}
+}

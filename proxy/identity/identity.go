@@ -32,7 +32,7 @@ func Default() Identity { return Identity{Mode: Enforce} }
 func (id Identity) Validate() error {
 	var errs []error
 	for i, token := range id.ProductTokens {
-		if token == "" || strings.ContainsFunc(token, notInToken) {
+		if !isToken(token) {
 			errs = append(errs, fmt.Errorf("product_tokens[%d]: %q is no product token; write the bare name, as in ExampleBot, without version, spaces or comment", i, token))
 		}
 	}
@@ -45,8 +45,12 @@ func (id Identity) Validate() error {
 	return errors.Join(errs...)
 }
 
-func notInToken(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`/:;#,"()<>@[]{}\=?`, r)
+// isToken reports whether s is a product token as robots.txt files spell them: more
+// than RFC 9309 2.2.1 lets one hold, but no version, space or comment.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`/:;#,"()<>@[]{}\=?`, r)
+	})
 }
 
 func isFieldValue(s string) bool {
@@ -60,6 +64,15 @@ func (id *Identity) Tokens(userAgent string) []string {
 		return id.ProductTokens
 	}
 	return []string{ProductToken(userAgent)}
+}
+
+// Token is the product token that somebody means by agent: agent itself where it is
+// one, else that of the User-Agent that it is.
+func Token(agent string) string {
+	if isToken(agent) {
+		return agent
+	}
+	return ProductToken(agent)
 }
 
 // Rewrites reports whether Rewrite changes anything.

@@ -131,3 +131,20 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A token stands for itself, a User-Agent for the token that the proxy takes from it.
+func TestToken(t *testing.T) {
+	for agent, want := range map[string]string{
+		"ExampleBot":      "ExampleBot",
+		"archive.org_bot": "archive.org_bot",
+		"*":               "*",
+		"ExampleBot/2.1":  "ExampleBot",
+		"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)": "Googlebot",
+		"Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0":   "*",
+		"": "*",
+	} {
+		if got := Token(agent); got != want {
+			t.Errorf("%q: %q, want %q", agent, got, want)
+		}
+	}
+}

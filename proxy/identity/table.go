@@ -101,6 +101,17 @@ func (t *Table) Identify(a *Asker) (*Identity, string) {
 	return &t.Default, DefaultName
 }
 
+// Named returns the identity of that name; nil if there is none. It belongs to the
+// table and must not be changed.
+func (t *Table) Named(name string) *Identity {
+	for known, id := range t.All() {
+		if known == name {
+			return id
+		}
+	}
+	return nil
+}
+
 // All yields the identities by name in the order in which they are tried, and the
 // default at the end.
 func (t *Table) All() iter.Seq2[string, *Identity] {

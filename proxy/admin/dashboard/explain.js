@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { byId, date, el, facts, fill, foreign, hush, plain, route, tell } from "./dom.js";
 import { fileOf } from "./file.js";
-import { identities } from "./identities.js";
+import { agentsIn, identities } from "./identities.js";
 import { because, chip, explanation, kindOf } from "./words.js";
 
 let asking = new AbortController();
@@ -12,7 +12,8 @@ export function start() {
   const form = byId("question");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const to = route("explain", { url: form.elements.url.value.trim(), agent: form.elements.agent.value.split(/[\s,]+/) });
+    const { url, identity, agent } = form.elements;
+    const to = route("explain", { url: url.value.trim(), identity: identity.value, agent: agentsIn(agent.value) });
     if (to === location.hash) show(new URLSearchParams(to.split(/\?(.*)/s)[1]));
     else location.hash = to;
   });
@@ -24,18 +25,21 @@ export async function show(query) {
   asking.abort();
   asking = new AbortController();
   const { signal } = asking;
-  const form = byId("question"), url = query.get("url") ?? "", agent = query.getAll("agent");
+  const form = byId("question"), url = query.get("url") ?? "", identity = query.get("identity") ?? "", agent = query.getAll("agent");
   form.elements.url.value = url;
   form.elements.agent.value = agent.join(" ");
   hush(byId("explain-notice"));
   fill(byId("explained"));
-  suggest();
+  const known = await identities();
+  if (signal.aborted) return;
+  offer(form.elements.identity, known, identity);
   if (!url) return;
   fill(byId("explained"), el("p", { class: "empty" }, "Asking …"));
   try {
-    const verdict = await get("verdict", { url, agent }, signal);
-    const view = verdict.line && verdict.robots_sha256 ? await get("rules", { origin: verdict.origin, agent }, signal) : null;
-    fill(byId("explained"), answer(verdict, view && view.sha256 === verdict.robots_sha256 ? view.lines : []));
+    const verdict = await get("verdict", { url, identity, agent }, signal);
+    const view = verdict.line && verdict.robots_sha256 ? await get("rules", { origin: verdict.origin, agent: verdict.agent }, signal) : null;
+    const mode = known.find(({ name }) => name === verdict.identity)?.mode;
+    fill(byId("explained"), answer(verdict, mode, view && view.sha256 === verdict.robots_sha256 ? view.lines : []));
   } catch (problem) {
     if (problem.name === "AbortError") return;
     fill(byId("explained"));
@@ -43,16 +47,20 @@ export async function show(query) {
   }
 }
 
-// suggest offers the tokens of the identities.
-async function suggest() {
-  fill(byId("known-agents"), (await identities()).filter(({ product_tokens: own }) => own?.length)
-    .map(({ name, product_tokens: own }) => el("option", { value: own.join(" ") }, plain(name, 60))));
+// offer lists the identities, with the one that is asked as, also where there is none of
+// that name.
+function offer(select, known, asked) {
+  const names = known.map(({ name }) => name).filter((name) => name !== "default");
+  if (asked && asked !== "default" && !names.includes(asked)) names.push(asked);
+  fill(select, el("option", { value: "" }, "default"),
+    names.map((name) => el("option", { value: name, selected: name === asked }, plain(name, 60))));
 }
 
-function answer(v, lines) {
-  const kind = kindOf(v), list = el("dl", { class: "facts" });
+function answer(v, mode, lines) {
+  const kind = kindOf(mode === "report" ? { ...v, refused: false } : v), list = el("dl", { class: "facts" });
   facts(list, [
     ["URL", el("code", {}, foreign(v.url, 1000))],
+    ["Identity", `${plain(v.identity, 60)}${mode ? `, mode ${mode}` : ""}`],
     ["Agent", foreign(v.agent, 100)],
     ["Group", v.group && foreign(v.group, 100)],
     ["Crawl delay", v.crawl_delay != null && `${v.crawl_delay} s`],

@@ -12,4 +12,11 @@ export async function identities() {
   }
 }
 
+// agentsIn are the agents that somebody has written: product tokens, else one whole
+// User-Agent.
+export function agentsIn(text) {
+  const words = text.trim().split(/[\s,]+/).filter(Boolean);
+  return words.some((word) => /[/:;#"()<>@[\]{}\\=?]/.test(word)) ? [text.trim()] : words;
+}
+
 export const identityNames = async () => (await identities()).map(({ name }) => name);

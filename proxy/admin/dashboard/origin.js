@@ -3,7 +3,7 @@
 import { forget, get } from "./api.js";
 import { byId, count, date, el, facts, fill, foreign, hush, moment, plain, plural, route, tell } from "./dom.js";
 import { fileOf } from "./file.js";
-import { identities } from "./identities.js";
+import { agentsIn, identities } from "./identities.js";
 import { answerOf, nextTry, stateLine } from "./words.js";
 
 let asking = new AbortController();
@@ -11,7 +11,7 @@ let origin = "", agents = [], decided = 0;
 
 export function start() {
   const form = byId("reader");
-  const mark = () => { location.hash = route("origin", { origin, agent: tokens(form.elements.agent.value) }); };
+  const mark = () => { location.hash = route("origin", { origin, agent: agentsIn(form.elements.agent.value) }); };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     mark();
@@ -28,8 +28,6 @@ export function start() {
   });
   byId("forget-dialog").addEventListener("submit", (event) => event.submitter.value === "forget" && drop());
 }
-
-const tokens = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 export function hide() {
   asking.abort();
