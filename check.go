@@ -215,9 +215,9 @@ func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, err
 		defer f.Close()
 		from = f
 	}
-	body, err := io.ReadAll(io.LimitReader(from, maxBytes+1))
+	body, err := policy.Read(from, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading robots.txt: %w", err)
 	}
-	return robots.Parse(robots.Cut(body, maxBytes)), nil
+	return robots.Parse(body), nil
 }

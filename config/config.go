@@ -173,6 +173,7 @@ func (c Config) Rules() gate.Rules {
 	return gate.Rules{
 		Identities: identity.Table{Entries: c.Identities, Default: c.DefaultIdentity},
 		Overrides:  c.Overrides,
+		MaxBytes:   c.Robots.MaxBytes,
 		Decisions:  c.Log.Decisions,
 	}
 }

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -26,6 +27,7 @@ import (
 type Rules struct {
 	Identities identity.Table
 	Overrides  []Override // the first that matches counts
+	MaxBytes   int64      // how much of an override's robots_file counts; 0: as much as of a robots.txt by default
 	Decisions  Decisions
 }
 
@@ -33,7 +35,7 @@ type Rules struct {
 func (r Rules) load() (*Rules, error) {
 	r.Overrides = slices.Clone(r.Overrides)
 	for i := range r.Overrides {
-		if err := r.Overrides[i].load(); err != nil {
+		if err := r.Overrides[i].load(cmp.Or(r.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
 			return nil, err
 		}
 	}

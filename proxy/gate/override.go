@@ -7,6 +7,7 @@ import (
 
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
 )
 
 // Override is the operator's own word on origins: a verdict, or a robots.txt that
@@ -58,12 +59,17 @@ func (o Override) Validate() error {
 	return errors.Join(errs...)
 }
 
-// load reads what the robots_file says.
-func (o *Override) load() error {
+// load reads what the robots_file says, as far as a live one of maxBytes would be read.
+func (o *Override) load(maxBytes int64) error {
 	if o.RobotsFile == "" {
 		return nil
 	}
-	body, err := os.ReadFile(o.RobotsFile)
+	f, err := os.Open(o.RobotsFile)
+	if err != nil {
+		return fmt.Errorf("reading the robots_file of an override: %w", err)
+	}
+	defer f.Close()
+	body, err := policy.Read(f, maxBytes)
 	if err != nil {
 		return fmt.Errorf("reading the robots_file of an override: %w", err)
 	}

@@ -86,3 +86,19 @@ func TestOverrideValidate(t *testing.T) {
 		}
 	}
 }
+
+// A robots_file is read as far as a live robots.txt would be: half of a line is another rule.
+func TestOverrideFileIsCut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "own-robots.txt")
+	text := "User-agent: *\nDisallow: /a\nDisallow: /bcd\nDisallow: /e\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	within := int64(strings.Index(text, "cd\n"))
+	for path, want := range map[string]gate.Judgment{"/a": gate.Disallowed, "/b": gate.Allowed, "/bcd": gate.Allowed, "/e": gate.Allowed} {
+		g := newGate(t, gate.Rules{MaxBytes: within, Overrides: []gate.Override{override(t, "https://example.com", "", file)}}, &known{}, zerolog.Nop(), nil)
+		if v, err := g.Decide(context.Background(), ask(t, "https://example.com"+path, "curl/8")); err != nil || v.Judgment != want {
+			t.Errorf("%s: %s, %v; want %s", path, v.Judgment, err, want)
+		}
+	}
+}

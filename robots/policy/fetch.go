@@ -225,12 +225,17 @@ func (v *visit) read(resp *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One octet more tells whether the last line is cut.
-	body, err := io.ReadAll(io.LimitReader(plain, v.opts.MaxBytes+1))
+	return Read(plain, v.opts.MaxBytes)
+}
+
+// Read reads of a robots.txt what counts: at most max octets, without a last line that
+// they cut. The errors are those of r.
+func Read(r io.Reader, max int64) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, max+1)) // one more tells whether the last line is cut
 	if err != nil {
 		return nil, err
 	}
-	return bytes.Clone(robots.Cut(body, v.opts.MaxBytes)), nil // without what ReadAll holds in reserve
+	return bytes.Clone(robots.Cut(body, max)), nil // without what ReadAll holds in reserve
 }
 
 // failsForMissing reports whether the origin answers 5xx for a page that
