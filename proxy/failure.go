@@ -19,10 +19,13 @@ import (
 // cutShort is the error type of RFC 9209 2.3.12, and of what has no other.
 const cutShort = "http_response_incomplete"
 
+// headerTooLarge is another error type of RFC 9209 2.3.
+const headerTooLarge = "http_response_header_section_size"
+
 // failureKinds are the error types that come of origins.
 var failureKinds = []string{
 	"destination_ip_prohibited", "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
-	"tls_protocol_error", "connection_refused", "connection_timeout", "http_response_timeout", "http_protocol_error", cutShort,
+	"tls_protocol_error", "connection_refused", "connection_timeout", "http_response_timeout", "http_protocol_error", headerTooLarge, cutShort,
 }
 
 // newFailures counts what origins fail in. All error types are there from the start.
@@ -79,7 +82,10 @@ func failure(err error) answer {
 		a.kind = "destination_ip_unroutable"
 	case errors.As(err, &record), strings.Contains(err.Error(), "tls: "):
 		a.kind = "tls_protocol_error"
-	case errors.As(err, &garbled), strings.Contains(err.Error(), "malformed HTTP"):
+	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "response header list larger"):
+		a.kind = headerTooLarge
+	case errors.As(err, &garbled), strings.Contains(err.Error(), "malformed HTTP"), strings.Contains(err.Error(), "malformed response"),
+		strings.Contains(err.Error(), "PROTOCOL_ERROR"):
 		a.kind = "http_protocol_error"
 	}
 	return a

@@ -109,12 +109,7 @@ func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	origin := x.target.Origin
 	authority := origin.Authority()
 	out.Host = authority
-	out.URL = &url.URL{Scheme: origin.Scheme, Host: authority, Opaque: x.target.Path}
-	if strings.HasPrefix(x.target.Path, "//") {
-		// net/url reads an opaque part with two slashes as an authority, so
-		// such a target goes out in absolute form (RFC 9112 3.2.2).
-		out.URL.Opaque = "//" + authority + x.target.Path
-	}
+	out.URL = verbatim(origin.Scheme, authority, x.target.Path)
 	out.Close = false // of the client's connection, not of the origin's
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody // h2 has a body here, which would go out chunked
@@ -125,12 +120,32 @@ func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	return out
 }
 
+// verbatim is a URL whose path and query net/http writes octet by octet as they are.
+func verbatim(scheme, authority, target string) *url.URL {
+	if !strings.HasPrefix(target, "//") {
+		return &url.URL{Scheme: scheme, Host: authority, Opaque: target}
+	}
+	// net/url reads an opaque part with two slashes as an authority. A path keeps them,
+	// and the octets that it does not rewrite.
+	u := url.URL{Scheme: scheme, Host: authority}
+	u.RawPath, u.RawQuery, u.ForceQuery = strings.Cut(target, "?")
+	u.Path, _ = url.PathUnescape(u.RawPath)
+	if u.RequestURI() == target {
+		return &u
+	}
+	// The absolute form (RFC 9112 3.2.2) keeps all octets, but not every server takes it.
+	return &url.URL{Scheme: scheme, Host: authority, Opaque: "//" + authority + target}
+}
+
 // admit is goproxy's request handler: it refuses a request, or makes it ready
 // for its origin.
 func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := exchangeOf(r)
 	if passedBy(r.Header, s.opts.Name) {
 		return r, s.response(r, s.loop())
+	}
+	if resp := hopsLeft(r); resp != nil {
+		return r, resp
 	}
 	if err := bars(r.Context(), x.target.Origin); err != nil {
 		return r, s.response(r, s.failed(err))
@@ -224,7 +239,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	case err != nil:
 		x.failed = err
 		return s.response(r, s.failed(err))
-	case resp.StatusCode < 100, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
+	case resp.StatusCode < 100, resp.StatusCode > 999, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
 		s.failures.WithLabelValues("http_protocol_error").Inc()
 		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})

@@ -2,7 +2,10 @@ package proxy_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,5 +257,51 @@ func TestFramesThatHideRequests(t *testing.T) {
 	f.ask(3, get("/private")...)
 	if got := f.status(3); got != http.StatusForbidden {
 		t.Errorf("beside an allowed request: %d", got)
+	}
+}
+
+// statusOrigin is a site over HTTP/2 whose pages have a status that no library of
+// servers would send.
+func (w *world) statusOrigin(status string) (url string) {
+	s := httptest.NewUnstartedServer(nil)
+	s.TLS = &tls.Config{NextProtos: []string{"h2"}}
+	s.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) {
+		io.ReadFull(conn, make([]byte, len(http2.ClientPreface)))
+		framer := http2.NewFramer(conn, conn)
+		framer.WriteSettings()
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			if f, begins := frame.(*http2.HeadersFrame); begins {
+				block.Reset()
+				encoder.WriteField(hpack.HeaderField{Name: ":status", Value: status})
+				framer.WriteHeaders(http2.HeadersFrameParam{StreamID: f.StreamID, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+			}
+		}
+	}}
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	w.t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A status that is none is the origin's fault, and no panic of the proxy's.
+func TestStatusesThatAreNone(t *testing.T) {
+	w := newWorld(t, exempt)
+	for _, status := range []string{"2000", "1000", "99", "0", "-200", "99999999999999999999", "two", ""} {
+		resp, _ := get(t, w.client("h2"), w.statusOrigin(status)+"/page")
+		if got := shape(resp); got != "502 http_protocol_error" {
+			t.Errorf("%q: %s", status, got)
+		}
+	}
+	if log := w.log.String(); strings.Contains(log, "panic") {
+		t.Error(log)
+	}
+	if resp, _ := get(t, w.client("h2"), w.statusOrigin("999")+"/page"); resp.StatusCode != 999 {
+		t.Errorf("999: %s", resp.Status)
 	}
 }

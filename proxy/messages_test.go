@@ -149,6 +149,72 @@ func TestTargetIsSentAsItCame(t *testing.T) {
 	}
 }
 
+// A path that begins with two slashes goes out in origin form, which is all that many
+// servers take, unless net/http would change its octets then.
+func TestDoubleSlashGoesInOriginForm(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		for _, scheme := range []string{"http", "https", "https/1.1"} {
+			w := newWorld(t)
+			o := w.origin(scheme, nil)
+			for target, absolute := range map[string]bool{
+				"//": false, "///": false, "//a": false, "//a//b?": false, "//a?b|c=%zz//": false, "//a%2Fb/%7e/../x": false, "//host:80/a": false,
+				"//user@host/": false, "//[a]/'()*!$&+,;=:@": false, "//a|b": true, "//%7E\"": true, "//\xc3\xbc": true,
+			} {
+				var c *rawConn
+				if scheme == "http" {
+					c = w.tunnel(o.host())
+				} else {
+					c = w.secure(o.host())
+				}
+				c.send("GET " + target + " HTTP/1.1\r\nHost: " + o.host() + "\r\nConnection: close\r\n\r\n")
+				if resp, body := c.response("GET"); resp.StatusCode != 200 {
+					t.Errorf("%s %q: %s %s", scheme, target, resp.Status, body)
+					continue
+				}
+				want := target
+				if absolute {
+					want = strings.TrimSuffix(o.URL, "/") + target
+				}
+				if pages := o.pages(); pages[len(pages)-1] != want {
+					t.Errorf("%s %q: the origin was asked for %q", scheme, target, pages[len(pages)-1])
+				}
+			}
+			if resp, _ := get(t, w.client(version), o.URL+"//a?b"); resp.StatusCode != 200 || !slices.Contains(o.pages(), "//a?b") {
+				t.Errorf("%s by %s: %s %q", scheme, version, resp.Status, o.pages())
+			}
+		}
+	})
+}
+
+// RFC 9110 7.6.2: TRACE and OPTIONS go as far as they ask to.
+func TestMaxForwards(t *testing.T) {
+	w := newWorld(t)
+	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, strings.Join(r.Header["Max-Forwards"], "|"))
+	})
+	for _, c := range []struct{ method, stated, arrives string }{ // "": it does not
+		{"OPTIONS", "0", ""}, {"TRACE", "0", ""}, {"OPTIONS", "000", ""},
+		{"OPTIONS", "1", "0"}, {"TRACE", "17", "16"}, {"TRACE", "99999999999999999999999", "2147483646"},
+		{"GET", "0", "0"}, {"POST", "3", "3"}, {"OPTIONS", "many", "many"}, {"OPTIONS", "-1", "-1"}, {"TRACE", "2\r\nMax-Forwards: 3", "2|3"},
+	} {
+		before := len(o.pages())
+		conn := w.dial()
+		conn.send(c.method + " " + o.URL + "/page HTTP/1.1\r\nHost: x\r\nX-Sent: yes\r\nCookie: secret\r\nContent-Length: 0\r\nMax-Forwards: " + c.stated + "\r\n\r\n")
+		resp, body := conn.response(c.method)
+		asked := len(o.pages()) > before
+		switch {
+		case resp.StatusCode != 200 || asked != (c.arrives != ""):
+			t.Errorf("%s %s: %s, asked %v", c.method, c.stated, resp.Status, asked)
+		case asked && body != c.arrives:
+			t.Errorf("%s %s arrives as %q", c.method, c.stated, body)
+		case !asked && c.method == "OPTIONS" && body != "":
+			t.Errorf("OPTIONS is answered with %q", body)
+		case !asked && c.method == "TRACE" && (!strings.HasPrefix(body, "TRACE "+o.URL+"/page HTTP/1.1\r\n") || !strings.Contains(body, "X-Sent: yes\r\n") || strings.Contains(body, "secret")):
+			t.Errorf("TRACE is answered with %q", body)
+		}
+	}
+}
+
 func TestResponsesWithoutBody(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
@@ -964,6 +1030,34 @@ func TestFieldsThatAreNotTheOriginsToSend(t *testing.T) {
 			check("trailers", resp.Trailer)
 			if string(body) != "page" || resp.Trailer.Get("X-Sum") != "1" {
 				t.Errorf("%s: %q, trailers %v", scheme, body, resp.Trailer)
+			}
+		}
+	})
+}
+
+// The header of a response is bounded: as fields it takes many times its octets.
+func TestLongResponseHeaders(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		w := newWorld(t)
+		var size int
+		o := w.origin("https", func(w http.ResponseWriter, r *http.Request) {
+			for i := range size / 1024 {
+				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1000))
+			}
+		})
+		tooLarge := "502 http_response_header_section_size"
+		if version == "h2" {
+			tooLarge = "502 http_protocol_error" // net/http ends such a connection
+		}
+		for _, c := range []struct {
+			size int
+			want string
+		}{{200 << 10, "200 "}, {300 << 10, tooLarge}, {3 << 20, tooLarge}} {
+			size = c.size
+			client := w.client(version)
+			client.Transport.(*http.Transport).MaxResponseHeaderBytes = 1 << 20
+			if resp, _ := get(t, client, o.URL+"/page"); shape(resp) != c.want {
+				t.Errorf("%d octets: %s, want %s: %s", c.size, shape(resp), c.want, resp.Header.Get("Proxy-Status"))
 			}
 		}
 	})

@@ -61,6 +61,10 @@ func (v versions) of(r *http.Request) *http.Transport {
 // slowly: as much as a fast one can have on its way. Four times that is usual.
 const unread = 1 << 20
 
+// maxPageHeader bounds the header of a response, in octets. Held as fields it takes up to
+// ten times as much.
+const maxPageHeader = 256 << 10
+
 // NewTransport makes the transport that opts describe.
 func NewTransport(opts Upstream) (*Transport, error) {
 	roots, err := trustedRoots(opts.CAFile)
@@ -126,7 +130,7 @@ func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *htt
 		ForceAttemptHTTP2:     http2,
 		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: unread},
 
-		MaxResponseHeaderBytes: 1 << 20,
+		MaxResponseHeaderBytes: maxPageHeader,
 		DisableCompression:     true,
 	}
 }

@@ -216,7 +216,25 @@ func (v *visit) get(address string) (*http.Response, error) {
 	if v.from != "" {
 		req.Header.Set("From", v.from)
 	}
-	return v.transport.RoundTrip(req)
+	resp, err := v.transport.RoundTrip(req)
+	if err == nil && octets(resp.Header) > maxHeader {
+		resp.Body.Close()
+		return nil, fmt.Errorf("its header has more than %d octets", maxHeader)
+	}
+	return resp, err
+}
+
+// maxHeader is more octets than the header of any robots.txt needs.
+const maxHeader = 64 << 10
+
+// octets counts those of a header as HTTP/1.1 writes it.
+func octets(h http.Header) (n int) {
+	for name, values := range h {
+		for _, value := range values {
+			n += len(name) + len(": ") + len(value) + len("\r\n")
+		}
+	}
+	return n
 }
 
 // read returns the text of a response, up to max_bytes of it.

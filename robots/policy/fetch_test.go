@@ -617,3 +617,17 @@ func TestCauseIsBounded(t *testing.T) {
 		t.Errorf("%d octets", len(got))
 	}
 }
+
+func TestFetchWithLongHeader(t *testing.T) {
+	for size, want := range map[int]Outcome{50 << 10: Rules, 70 << 10: Unreachable} {
+		got := fetchFrom(t, Defaults(), serve(t, func(w http.ResponseWriter, r *http.Request) {
+			for i := range size >> 10 {
+				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1<<10))
+			}
+			io.WriteString(w, someRules)
+		}))
+		if got.outcome != want {
+			t.Errorf("%d octets: %s %s, want %s", size, got.outcome, got.cause, want)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// hopsLeft counts down the Max-Forwards of a TRACE or OPTIONS request (RFC 9110 7.6.2).
+// The answer is for one that must go no further; nil for any other request.
+func hopsLeft(r *http.Request) *http.Response {
+	stated := r.Header["Max-Forwards"]
+	if r.Method != http.MethodTrace && r.Method != http.MethodOptions || len(stated) != 1 {
+		return nil
+	}
+	left, err := strconv.ParseUint(stated[0], 10, 31)
+	switch {
+	case err != nil && left == 0: // no number
+		return nil
+	case left > 0: // the largest that is known where there are more
+		r.Header["Max-Forwards"] = []string{strconv.FormatUint(left-1, 10)}
+		return nil
+	}
+	resp := plain(r, http.StatusOK, "")
+	if r.Method == http.MethodOptions {
+		resp.Header.Del("Content-Type")
+		return resp
+	}
+	echo := new(bytes.Buffer)
+	fmt.Fprintf(echo, "%s %s %s\r\nHost: %s\r\n", r.Method, r.RequestURI, r.Proto, r.Host)
+	r.Header.WriteSubset(echo, map[string]bool{"Authorization": true, "Cookie": true, "Proxy-Authorization": true}) // RFC 9110 9.3.8
+	echo.WriteString("\r\n")
+	resp.Header.Set("Content-Type", "message/http")
+	resp.Header.Set("Content-Length", strconv.Itoa(echo.Len()))
+	resp.ContentLength, resp.Body = int64(echo.Len()), io.NopCloser(echo)
+	return resp
+}
