@@ -45,7 +45,7 @@ type Known interface {
 	Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error)
 	// Policies returns up to limit policies, those after the origin given, in
 	// the order of origins.
-	Policies(ctx context.Context, after string, limit int) ([]*policy.Policy, error)
+	Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error)
 	// History returns what an origin has answered over time.
 	History(ctx context.Context, origin robots.Origin) (policy.History, error)
 	// Forget drops what is known of an origin but for its history.

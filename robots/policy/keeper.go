@@ -202,9 +202,9 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error
 }
 
 // Policies returns up to limit of the known origins' policies, those after the
-// origin given, in order and without Text and File.
-func (k *Keeper) Policies(ctx context.Context, after string, limit int) ([]*Policy, error) {
-	recs, err := k.records.list(ctx, after, limit)
+// origin given whose origins have part in them, in order and without Text and File.
+func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*Policy, error) {
+	recs, err := k.records.list(ctx, after, part, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -384,11 +384,11 @@ func TestPeekAndPolicies(t *testing.T) {
 		if err != nil || p.Outcome != Rules || p.File == nil || !p.ExpiresAt.Before(time.Now()) {
 			t.Errorf("got %+v, %v, want the last thing known", p, err)
 		}
-		first, err := w.keeper.Policies(t.Context(), "", 3)
+		first, err := w.keeper.Policies(t.Context(), "", "", 3)
 		if err != nil || len(first) != 3 {
 			t.Fatalf("got %v, %v", first, err)
 		}
-		rest, err := w.keeper.Policies(t.Context(), first[2].Origin.String(), 3)
+		rest, err := w.keeper.Policies(t.Context(), first[2].Origin.String(), "", 3)
 		if err != nil || len(rest) != 1 {
 			t.Fatalf("got %v, %v", rest, err)
 		}

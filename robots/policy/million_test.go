@@ -58,8 +58,13 @@ func TestMillionOrigins(t *testing.T) {
 	}))
 	t.Logf("List of 100: %s", spread(1000, func() {
 		after := manyOrigin(random.IntN(origins)).String()
-		if _, err := s.List(t.Context(), after, 100); err != nil {
+		if _, err := s.List(t.Context(), after, "", 100); err != nil {
 			t.Fatal(err)
+		}
+	}))
+	t.Logf("a search that finds nothing: %s", spread(10, func() {
+		if recs, err := s.List(t.Context(), "", "nobody", 100); len(recs) > 0 || err != nil {
+			t.Fatalf("found %v, %v", recs, err)
 		}
 	}))
 

@@ -93,9 +93,9 @@ func (r *records) get(ctx context.Context, origin string) (store.Record, bool, e
 }
 
 // list is store.Store's List.
-func (r *records) list(ctx context.Context, after string, limit int) ([]store.Record, error) {
-	pending, _ := r.pending.List(ctx, after, limit)
-	recs, err := r.store.List(ctx, after, limit)
+func (r *records) list(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
+	pending, _ := r.pending.List(ctx, after, part, limit)
+	recs, err := r.store.List(ctx, after, part, limit)
 	if r.tried(ctx, listing, err) != nil {
 		return nil, err
 	}

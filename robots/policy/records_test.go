@@ -114,13 +114,13 @@ func TestFullDisk(t *testing.T) {
 		if n, m := w.logged("disk full"), w.logged("can be kept again"); n != 1 || m != 0 {
 			t.Errorf("logged %d and %d times:\n%s", n, m, w.log)
 		}
-		if recs, err := full.List(t.Context(), "", origins); len(recs) > 0 || err != nil {
+		if recs, err := full.List(t.Context(), "", "", origins); len(recs) > 0 || err != nil {
 			t.Errorf("%d records on a full disk, %v", len(recs), err)
 		}
 		if p, err := w.keeper.Peek(t.Context(), someOrigin(3)); err != nil || p == nil || p.Outcome != Rules {
 			t.Errorf("peeked %+v, %v", p, err)
 		}
-		if known, err := w.keeper.Policies(t.Context(), someOrigin(3).String(), 3); err != nil || len(known) != 3 || known[0].Origin != someOrigin(4) {
+		if known, err := w.keeper.Policies(t.Context(), someOrigin(3).String(), "", 3); err != nil || len(known) != 3 || known[0].Origin != someOrigin(4) {
 			t.Errorf("listed %+v, %v", known, err)
 		}
 		full.unwritable.Store(false)
@@ -128,7 +128,7 @@ func TestFullDisk(t *testing.T) {
 		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
-		if recs, err := full.List(t.Context(), "", 2*origins); len(recs) != origins || err != nil {
+		if recs, err := full.List(t.Context(), "", "", 2*origins); len(recs) != origins || err != nil {
 			t.Errorf("%d records of %d, %v", len(recs), origins, err)
 		}
 	})
@@ -150,7 +150,7 @@ func TestLockedStoreHoldsUpNobody(t *testing.T) {
 		w.stop()
 		w.breakStore()
 		w.start()
-		if known, err := w.keeper.Policies(t.Context(), "", 10); err != nil || len(known) < 2 {
+		if known, err := w.keeper.Policies(t.Context(), "", "", 10); err != nil || len(known) < 2 {
 			t.Errorf("%d policies kept, %v: the end has not waited", len(known), err)
 		}
 	})
@@ -234,7 +234,7 @@ func TestWhatWasLostIsToldAfterAFailure(t *testing.T) {
 		lost := int(w.count("robotsproxy_store_lost_total"))
 		full.unwritable.Store(false)
 		time.Sleep(rest + quiet)
-		recs, err := full.List(t.Context(), "", 2*manyLong)
+		recs, err := full.List(t.Context(), "", "", 2*manyLong)
 		if err != nil || lost == 0 || len(recs) != manyLong-lost {
 			t.Errorf("%d kept and %d lost of %d, %v", len(recs), lost, manyLong, err)
 		}
@@ -314,7 +314,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 			w.keeper.Policy(t.Context(), someOrigin(i), Sender{})
 		}
 		time.Sleep(2 * rest)
-		if recs, err := w.store.List(t.Context(), "", 3); len(recs) != 2 || err != nil {
+		if recs, err := w.store.List(t.Context(), "", "", 3); len(recs) != 2 || err != nil {
 			t.Errorf("kept %+v, %v", recs, err)
 		}
 	})
@@ -331,7 +331,7 @@ func TestWhatIsListedIsWhatIsKnownLast(t *testing.T) {
 		time.Sleep(day)
 		w.site.answers(404, "")
 		w.ask()
-		known, err := w.keeper.Policies(t.Context(), "", 10)
+		known, err := w.keeper.Policies(t.Context(), "", "", 10)
 		if err != nil || len(known) != 2 {
 			t.Fatalf("listed %+v, %v", known, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -69,7 +70,7 @@ func (m *Memory) put(rec Record) {
 	}
 }
 
-func (m *Memory) List(_ context.Context, after string, limit int) ([]Record, error) {
+func (m *Memory) List(_ context.Context, after, part string, limit int) ([]Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var recs []Record
@@ -77,7 +78,7 @@ func (m *Memory) List(_ context.Context, after string, limit int) ([]Record, err
 		if len(recs) >= limit {
 			break
 		}
-		if origin > after {
+		if origin > after && strings.Contains(origin, part) {
 			rec := m.records[origin].Value.(Record)
 			rec.Body = nil
 			recs = append(recs, rec)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -218,30 +219,40 @@ func (s *redisStore) lifetime(rec Record, now time.Time) time.Duration {
 	return max(left, min(left+s.keep, s.history), time.Minute)
 }
 
-func (s *redisStore) List(ctx context.Context, after string, limit int) ([]Record, error) {
+// listPage is how many origins at least are looked at in one step of List, and
+// searchPage in one that looks for a part.
+const listPage, searchPage = 100, 10_000
+
+func (s *redisStore) List(ctx context.Context, after, part string, limit int) ([]Record, error) {
 	var recs []Record
-	err := s.within(ctx, longWait, func(ctx context.Context) error {
-		recs = nil
-		from := after
-		for len(recs) < limit {
-			// As many as are wanted, or more where some have expired.
+	page := max(limit, listPage) // as many as are wanted, or more where some have expired
+	if part != "" {
+		page = max(limit, searchPage)
+	}
+	for len(recs) < limit {
+		var found []Record
+		looked := 0
+		err := s.within(ctx, longWait, func(ctx context.Context) error {
 			origins, err := s.client.ZRangeArgs(ctx, redis.ZRangeArgs{
-				Key: originsKey, ByLex: true, Start: "(" + from, Stop: "+", Count: int64(max(limit-len(recs), 100)),
+				Key: originsKey, ByLex: true, Start: "(" + after, Stop: "+", Count: int64(page),
 			}).Result()
-			if err != nil || len(origins) == 0 {
+			if looked = len(origins); err != nil || looked == 0 {
 				return err
 			}
-			page, err := s.records(ctx, origins)
-			if err != nil {
-				return err
+			last := origins[looked-1]
+			origins = slices.DeleteFunc(origins, func(o string) bool { return !strings.Contains(o, part) })
+			if found, err = s.records(ctx, origins); err == nil {
+				after = last
 			}
-			recs = append(recs, page...)
-			from = origins[len(origins)-1]
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing what is known: %w", err)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing what is known: %w", err)
+		if looked == 0 {
+			break
+		}
+		recs = append(recs, found...)
 	}
 	return recs[:min(len(recs), limit)], nil
 }
@@ -249,6 +260,9 @@ func (s *redisStore) List(ctx context.Context, after string, limit int) ([]Recor
 // records reads those of the origins' records that there still are, without
 // their texts.
 func (s *redisStore) records(ctx context.Context, origins []string) ([]Record, error) {
+	if len(origins) == 0 {
+		return nil, nil
+	}
 	replies := make([]*redis.SliceCmd, len(origins))
 	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, origin := range origins {

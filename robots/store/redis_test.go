@@ -104,7 +104,7 @@ func TestRedisListIsCleaned(t *testing.T) {
 	if n := s.client.ZCard(t.Context(), originsKey).Val(); n != 11 {
 		t.Errorf("%d origins are listed", n)
 	}
-	if recs, err := s.List(t.Context(), "", 50); err != nil || len(recs) != 11 {
+	if recs, err := s.List(t.Context(), "", "", 50); err != nil || len(recs) != 11 {
 		t.Errorf("listed %d, %v", len(recs), err)
 	}
 }
@@ -117,7 +117,7 @@ func TestRedisEvicts(t *testing.T) {
 		put(t, s, textRecord(fmt.Sprintf("https://%d.example", i), fmt.Sprintf("Disallow: /%d", i), noon))
 	}
 	listed := s.client.ZCard(t.Context(), originsKey).Val()
-	recs, err := s.List(t.Context(), "", origins)
+	recs, err := s.List(t.Context(), "", "", origins)
 	if err != nil || len(recs) > origins*3/4 {
 		t.Fatalf("%d of %d are there, so that nothing is tested; %v", len(recs), origins, err)
 	}

@@ -76,8 +76,8 @@ func (s *sqliteStore) Get(ctx context.Context, origin string) (Record, bool, err
 	return recs[0], true, nil
 }
 
-func (s *sqliteStore) List(ctx context.Context, after string, limit int) ([]Record, error) {
-	return s.query(ctx, false, `WHERE origin > ? ORDER BY origin LIMIT ?`, after, limit)
+func (s *sqliteStore) List(ctx context.Context, after, part string, limit int) ([]Record, error) {
+	return s.query(ctx, false, `WHERE origin > ? AND instr(origin, ?) ORDER BY origin LIMIT ?`, after, part, limit)
 }
 
 func (s *sqliteStore) query(ctx context.Context, texts bool, where string, args ...any) ([]Record, error) {

@@ -52,9 +52,9 @@ type Store interface {
 	// got meanwhile. An answer from the future is no later one. After an error some
 	// of the records may have been kept.
 	Put(ctx context.Context, recs ...Record) error
-	// List returns up to limit records of the origins after the one given, in
-	// their order and without their texts.
-	List(ctx context.Context, after string, limit int) ([]Record, error)
+	// List returns up to limit records of the origins after the one given that have
+	// part in them, in their order and without their texts.
+	List(ctx context.Context, after, part string, limit int) ([]Record, error)
 	// Forget drops an origin's record, as if it had never been asked. Its
 	// versions stay.
 	Forget(ctx context.Context, origin string) error

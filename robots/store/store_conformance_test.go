@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,11 +88,11 @@ func testRecords(t *testing.T, s Store) {
 	put(t, s, again)
 	expect(t, s, again)
 
-	first, err := s.List(t.Context(), "", 3)
+	first, err := s.List(t.Context(), "", "", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, err := s.List(t.Context(), "https://empty.example", 3)
+	rest, err := s.List(t.Context(), "https://empty.example", "", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func testPages(t *testing.T, s Store) {
 	}
 	seen, after := 0, ""
 	for {
-		page, err := s.List(t.Context(), after, 7)
+		page, err := s.List(t.Context(), after, "", 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,6 +129,31 @@ func testPages(t *testing.T, s Store) {
 	}
 	if seen != origins {
 		t.Errorf("%d origins are listed of %d", seen, origins)
+	}
+
+	for _, test := range []struct {
+		after, part string
+		limit       int
+		want        []string
+	}{
+		{"", "24", 10, []string{"024", "124", "224", "240", "241", "242", "243", "244", "245", "246"}},
+		{"https://246.example", "24", 10, []string{"247", "248", "249"}},
+		{"", "://00", 2, []string{"000", "001"}},
+		{"", "example", 1, []string{"000"}},
+		{"", "%", 10, nil},
+		{"", "nobody", 10, nil},
+	} {
+		page, err := s.List(t.Context(), test.after, test.part, test.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, rec := range page {
+			got = append(got, rec.Origin[len("https://"):][:3])
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%q after %q: %v, want %v", test.part, test.after, got, test.want)
+		}
 	}
 }
 
@@ -149,7 +175,7 @@ func testForget(t *testing.T, s Store) {
 	} else {
 		expectVersions(t, s, one.Origin, versionOf(one, noon))
 	}
-	if recs, err := s.List(t.Context(), "", 10); len(recs) != 1 || err != nil {
+	if recs, err := s.List(t.Context(), "", "", 10); len(recs) != 1 || err != nil {
 		t.Errorf("listed %+v, %v", recs, err)
 	}
 	expectVersions(t, s, "https://nobody.example")

@@ -70,7 +70,7 @@ func TestMemoryForgetsWhatWasLongestUnused(t *testing.T) {
 	}
 	m.Get(t.Context(), name(0))
 	put(t, m, textRecord(name(0), text, noon), textRecord(name(7), text, noon), textRecord(name(8), text, noon))
-	recs, _ := m.List(t.Context(), "", 100)
+	recs, _ := m.List(t.Context(), "", "", 100)
 	var got []string
 	for _, rec := range recs {
 		got = append(got, rec.Origin)
