@@ -300,11 +300,16 @@ func TestPacedTunnels(t *testing.T) {
 	wantSame(t, "pages", site.pages(), []string{"/1"})
 }
 
-// A client that leaves makes room, and is in the log.
+// A client that leaves makes room at once, at whatever door, and is in the log.
 func TestLeavingSpider(t *testing.T) {
 	w := start(t, "pace: {max_crawl_delay: 40m, max_wait: 1h}") // room for one that waits
-	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 2400\n"), nil)
-	client := w.client(false)
+	for scheme, h2 := range map[string]bool{"http": false, "https": false, "h2": true} {
+		t.Run(scheme, func(t *testing.T) { leaveWhileWaiting(t, w.in(t), scheme, w.client(h2)) })
+	}
+}
+
+func leaveWhileWaiting(t *testing.T, w *world, scheme string, client *http.Client) {
+	site := newOrigin(t, scheme, says("User-agent: *\nCrawl-delay: 2400\n"), nil)
 	ask := func(ctx context.Context, path string) (int, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, site.URL+path, nil)
 		must(t, err)
