@@ -22,7 +22,7 @@ var rooms = map[string][]string{
 	"config":         {"certs", "proxy", "proxy/admin", "proxy/gate", "proxy/identity", "proxy/pace", "robots/policy", "robots/store"},
 	"proxy":          {"certs", "internal/loopback", "internal/printable", "proxy/gate", "proxy/identity", "robots"},
 	"proxy/admin":    {"internal/printable", "proxy/gate", "proxy/identity", "robots", "robots/policy", "robots/store"},
-	"proxy/gate":     {"proxy/identity", "proxy/pace", "robots", "robots/policy"},
+	"proxy/gate":     {"internal/printable", "proxy/identity", "proxy/pace", "robots", "robots/policy"},
 	"proxy/identity": {"robots"},
 	"proxy/pace":     {},
 	"robots/policy":  {"internal/loopback", "robots", "robots/store"},

@@ -30,8 +30,12 @@ type cause struct {
 	refuse bool
 }
 
-// maxCauses bounds what is remembered: a crawl may meet any number of origins.
-const maxCauses = 10_000
+// What is remembered is bounded: a crawl may meet any number of origins, and they may
+// write rules of any length.
+const (
+	maxCauses = 10_000
+	maxWhy    = 300 // octets
+)
 
 // maxDistrusted is how many hosts are named.
 const maxDistrusted = 5
@@ -54,7 +58,7 @@ func (t *tally) add(d gate.Decision) {
 	} else {
 		t.disobeyed++
 	}
-	c := cause{d.Origin, why(d), d.Refused}
+	c := cause{d.Origin, printable.Cut(why(d), maxWhy), d.Refused}
 	if _, known := t.causes[c]; !known && len(t.causes) == maxCauses {
 		t.others++
 		return

@@ -25,6 +25,10 @@ type answer struct {
 	header  http.Header
 }
 
+// maxDetails bounds, in octets, the details in a header, and what an error of a site's
+// may add to them.
+const maxDetails = 1024
+
 // badRequest answers a request that makes no sense.
 func badRequest(status int, details string) answer {
 	return answer{status: status, kind: "http_request_error", details: details}
@@ -108,7 +112,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer) {
 // ASCII alone: other octets are percent-encoded. Long details are cut, as some
 // clients take no long headers; an answer's body has them whole.
 func proxyStatus(name, kind, details string) string {
-	details = details[:min(len(details), 1024)]
+	details = details[:min(len(details), maxDetails)]
 	var b strings.Builder
 	b.WriteString(name)
 	b.WriteString("; error=")

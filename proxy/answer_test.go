@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -82,6 +83,17 @@ func TestRetryAfter(t *testing.T) {
 	}
 	if got := refusal(&gate.Verdict{Reason: gate.ByRule, NextTry: now.Add(time.Hour)}, now).header.Get("Retry-After"); got != "" {
 		t.Errorf("a rule's refusal has Retry-After %s", got)
+	}
+}
+
+// What a site can write into an error is a bounded part of the answer.
+func TestDetailsOfFailuresAreBounded(t *testing.T) {
+	a := failure(fmt.Errorf("malformed HTTP response %q", strings.Repeat("\x1b", 1<<20)))
+	if _, body := a.render("robotsproxy", asText); len(body) > 2*maxDetails {
+		t.Errorf("%d octets: %.100s", len(body), body)
+	}
+	if field := proxyStatus("robotsproxy", a.kind, a.details); !statusField.MatchString(field) || len(field) > 4*maxDetails {
+		t.Errorf("Proxy-Status: %q", field)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/internal/printable"
 )
 
 // cutShort is the error type of RFC 9209 2.3.12, and of what has no other.
@@ -50,7 +51,7 @@ func (s *Server) failed(err error) answer {
 // failure says how a request that found no answer upstream is answered: with
 // which status and which error type of RFC 9209 2.3.
 func failure(err error) answer {
-	a := answer{status: http.StatusBadGateway, kind: cutShort, details: "no answer from upstream: " + err.Error()}
+	a := answer{status: http.StatusBadGateway, kind: cutShort, details: "no answer from upstream: " + printable.Cut(err.Error(), maxDetails)}
 	var (
 		dns      *net.DNSError
 		dial     *net.OpError

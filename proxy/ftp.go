@@ -20,6 +20,7 @@ import (
 
 	"github.com/jlaffaye/ftp"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/robots"
 )
 
@@ -145,7 +146,7 @@ func (t *ftpTransport) RoundTrip(r *http.Request) (resp *http.Response, err erro
 		case reply.Code/100 == 4, reply.Code == ftp.StatusNotLoggedIn:
 			status = http.StatusServiceUnavailable
 		}
-		return plain(r, status, fmt.Sprintf("the FTP server says: %d %s\n", reply.Code, reply.Msg)), nil
+		return plain(r, status, fmt.Sprintf("the FTP server says: %d %s\n", reply.Code, printable.Text(printable.Cut(reply.Msg, maxDetails)))), nil
 	}
 	return resp, err
 }

@@ -485,6 +485,16 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 	}
 }
 
+// What a server says reaches the client as text of a bounded length.
+func TestFTPReplyIsSafeToShow(t *testing.T) {
+	s := &script{replies: map[string]string{"USER": "530-\x1b[2Jmembers\r\n530 \u202eonly " + strings.Repeat("x", 10_000)}}
+	w := newWorld(t, exempt)
+	resp, body := w.ask("GET", s.start(t)+"/file")
+	if resp.StatusCode != 503 || !strings.HasPrefix(body, "the FTP server says: 530 \\x1b[2Jmembers\n\\u202eonly xx") || len(body) > 2000 {
+		t.Errorf("%s: %d octets: %.100q", resp.Status, len(body), body)
+	}
+}
+
 // A client's From becomes the password of an anonymous login only where it can be
 // one.
 func TestFTPPassword(t *testing.T) {

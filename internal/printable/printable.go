@@ -53,6 +53,18 @@ func escape(text, kept string) string {
 	return b.String()
 }
 
+// Cut returns text, or the characters that begin it within max octets and "…" in
+// place of the others.
+func Cut(text string, max int) string {
+	if len(text) <= max {
+		return text
+	}
+	for max > 0 && !utf8.RuneStart(text[max]) {
+		max--
+	}
+	return text[:max] + "…"
+}
+
 // Marshal returns v as one line of [JSON].
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer

@@ -38,6 +38,26 @@ func TestTextKeepsItsLines(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		max  int
+		want string
+	}{
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc…"},
+		{"aäb", 2, "a…"}, // ä is two octets
+		{"aäb", 3, "aä…"},
+		{"🙂", 3, "…"},
+		{"\x80\x80\x80", 2, "…"},
+	} {
+		if got := Cut(test.text, test.max); got != test.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", test.text, test.max, got, test.want)
+		}
+	}
+}
+
 // What is shown holds nothing hidden, and the JSON still says the same.
 func FuzzPrintable(f *testing.F) {
 	f.Add("Disallow: /a")

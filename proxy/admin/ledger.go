@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 )
 
@@ -28,8 +29,8 @@ func newLedger() *ledger { return &ledger{hits: newHits()} }
 // is done.
 func (l *ledger) enter(d gate.Decision) {
 	// Both may be a part of a text that is much longer, and would keep all of it.
-	d.Agent, d.Method = strings.Clone(clip(d.Agent)), strings.Clone(clip(d.Method))
-	d.URL, d.Rule, d.Error = clip(d.URL), clip(d.Rule), clip(d.Error)
+	d.Agent, d.Method = strings.Clone(printable.Cut(d.Agent, longest)), strings.Clone(printable.Cut(d.Method, longest))
+	d.URL, d.Rule, d.Error = printable.Cut(d.URL, longest), printable.Cut(d.Rule, longest), printable.Cut(d.Error, longest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
@@ -40,13 +41,6 @@ func (l *ledger) enter(d gate.Decision) {
 
 // longest is how much of a text is kept. A client may send URLs of 64 KiB.
 const longest = 2048
-
-func clip(s string) string {
-	if len(s) <= longest {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
-}
 
 // newest is the number of the last decision; 0 if there is none.
 func (l *ledger) newest() uint64 {

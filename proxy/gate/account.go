@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
 )
 
@@ -36,8 +37,12 @@ func (d *Decisions) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is none of all, refused, none", text)
 }
 
+// maxText bounds, in octets, each text of a Decision that a client or a site has
+// written. No server need take a URL that is longer (RFC 9110 4.1).
+const maxText = 8 << 10
+
 // Decision is what is told of a request that has ended: in the log, in the API and
-// to those who watch.
+// to those who watch. Texts longer than 8 KiB are cut and end in "…".
 type Decision struct {
 	Time         time.Time  `json:"time"` // of the end
 	Client       netip.Addr `json:"client"`
@@ -139,13 +144,13 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 		Client:       p.client,
 		Identity:     p.Identity,
 		Agent:        p.Agent,
-		Method:       p.method,
-		URL:          p.URL,
+		Method:       printable.Cut(p.method, maxText),
+		URL:          printable.Cut(p.URL, maxText),
 		Origin:       p.Origin,
 		Judgment:     p.Judgment,
 		Reason:       p.Reason,
 		Refused:      !p.Admits(),
-		Rule:         p.Rule,
+		Rule:         printable.Cut(p.Rule, maxText),
 		Line:         p.Line,
 		RobotsSHA256: p.RobotsSHA256,
 		Status:       status,
@@ -160,7 +165,7 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 		failure = p.late
 	}
 	if failure != nil {
-		d.Error = failure.Error()
+		d.Error = printable.Cut(failure.Error(), maxText)
 	}
 	if watchers := a.watchers.Load(); watchers != nil {
 		for _, w := range *watchers {

@@ -388,3 +388,30 @@ func TestDecideAsAnIdentity(t *testing.T) {
 		}
 	}
 }
+
+// What clients and sites write makes no line of the log that is longer than a bound.
+func TestDecisionsAreBounded(t *testing.T) {
+	long := strings.Repeat("ä", 100_000)
+	var log bytes.Buffer
+	g := newGate(t, gate.Rules{Decisions: gate.AllDecisions, Identities: identity.Table{}}, &known{policy: rules("User-agent: *\nDisallow: /" + strings.Repeat("a", 16_000))}, zerolog.New(&log), nil)
+	a := ask(t, "https://example.com/"+strings.Repeat("a", 60_000), long)
+	a.Method = long
+	p, err := g.Admit(context.Background(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d gate.Decision
+	defer g.Watch(func(seen gate.Decision) { d = seen })()
+	p.Done(502, 0, errors.New(long))
+	if d.Rule == "" {
+		t.Error("no rule has decided")
+	}
+	for name, text := range map[string]string{"agent": d.Agent, "method": d.Method, "url": d.URL, "rule": d.Rule, "error": d.Error} {
+		if text == "" || len(text) > 8<<10+len("…") || strings.ContainsRune(text, '\uFFFD') {
+			t.Errorf("%s has %d octets: %.20q", name, len(text), text)
+		}
+	}
+	if log.Len() > 40<<10 {
+		t.Errorf("the line has %d octets", log.Len())
+	}
+}
