@@ -71,6 +71,7 @@ func runConfig(cmd *cobra.Command) (config.Config, error) {
 	}
 	// Of what is for all to use, nothing holds for a private proxy.
 	cfg.Clients = proxy.DefaultClients()
+	cfg.Clients.Connections = onlyCommandUsers()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
 	cfg.Name += "-run-" + randomName()
 	if cfg.Upstream.Proxy == "" {
@@ -153,6 +154,9 @@ func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error)
 	}
 	for _, warning := range p.trust.Warnings {
 		p.house.log.Warn().Msg(warning)
+	}
+	if cfg.Clients.Connections == nil {
+		p.house.log.Warn().Msg("this system does not tell whose a connection is: other users of this machine may use the proxy")
 	}
 	g, server, err := p.house.openServer(cfg, ca)
 	if err != nil {

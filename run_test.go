@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -349,6 +351,59 @@ func TestRunAsAnotherUser(t *testing.T) {
 				t.Errorf("the data directory is %v, %v", info.Mode(), err)
 			}
 		})
+	}
+}
+
+// What other users of the machine ask for is refused, by whatever door, and logged
+// once.
+func TestRunServesNoOtherUser(t *testing.T) {
+	needsRoot(t)
+	w := newWorld(t)
+	plain, secure := newOrigin(t, "http", shop(), nil), newOrigin(t, "https", shop(), nil)
+	logged := filepath.Join(t.TempDir(), "log")
+	e := w.errand(nil, "--log-file", logged, "--", "sh", "-c", `echo "proxy=$http_proxy"; read line`)
+	input, err := e.StdinPipe()
+	must(t, err)
+	out := &logLines{}
+	e.Stdout = out
+	must(t, e.Start())
+	awaitText(t, out, "\n")
+	proxy := strings.TrimSpace(strings.TrimPrefix(out.String(), "proxy="))
+	ask := func(prefix []string, args ...string) string {
+		t.Helper()
+		command := slices.Concat(prefix, []string{"curl", "--disable", "--silent", "--insecure", "--noproxy", "", "--proxy", proxy, "--max-time", "120",
+			"--write-out", "%{http_connect} %{http_code}"}, args)
+		answer, err := exec.Command(command[0], command[1:]...).Output()
+		var ended *exec.ExitError
+		if err != nil && !errors.As(err, &ended) {
+			t.Fatal(err)
+		}
+		return string(answer)
+	}
+	nobody := asNobody("--")[1:]
+	for url, want := range map[string]string{
+		plain.URL + "/products/1":  "user 65534 may not use it",
+		secure.URL + "/products/1": "403 000",
+		proxy + "/ca.pem":          "user 65534 may not use it",
+	} {
+		if got := ask(nobody, url); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %s", url, got, want)
+		}
+	}
+	wantSame(t, "pages", slices.Concat(plain.pages(), secure.pages()), []string{})
+	if got := ask(nil, "--output", os.DevNull, plain.URL+"/products/1"); got != "000 200" {
+		t.Errorf("its own user: %s", got)
+	}
+	if got := ask(nil, "--output", os.DevNull, secure.URL+"/products/1"); got != "200 200" {
+		t.Errorf("its own user: %s", got)
+	}
+	io.WriteString(input, "\n")
+	if err := e.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &e.err)
+	}
+	log, _ := os.ReadFile(logged)
+	if n := strings.Count(string(log), "user 65534"); n != 1 {
+		t.Errorf("%d lines, want one:\n%s", n, log)
 	}
 }
 

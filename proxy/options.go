@@ -22,6 +22,10 @@ type Clients struct {
 	// every client must send Proxy-Authorization; without, a user's name is taken
 	// on trust.
 	Htpasswd string `yaml:"htpasswd,path"`
+	// Connections says why the client of a connection, at the first address, is not
+	// served besides; nil if it is. A nil function refuses none. It is asked once a
+	// connection, by many goroutines.
+	Connections func(client, proxy netip.AddrPort) error `yaml:"-"`
 }
 
 // DefaultClients admits the machine's own loopback addresses alone.

@@ -21,7 +21,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/certs"
-	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 )
@@ -70,6 +69,7 @@ type Server struct {
 	open        prometheus.Gauge // tunnels that are not read
 	failures    *prometheus.CounterVec
 	distrust    *distrust
+	foreign     sync.Once // for the log: a client of another user's
 }
 
 // New makes a proxy that asks g and reaches origins by t. It registers its
@@ -99,7 +99,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	s.home = s.newHome()
 	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
-	s.outer.ConnContext = loopback.WithPeer
+	s.outer.ConnContext = s.withClient
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTunnel
@@ -217,6 +217,13 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 			kind:    "http_request_denied",
 			details: client.String() + " may not use this proxy",
 			advice:  "Its operator admits clients by their address in clients.allow.",
+		})
+	case entry.clients.Connections != nil && refused(r.Context()) != nil:
+		s.answer(w, r, answer{
+			status:  http.StatusForbidden,
+			kind:    "http_request_denied",
+			details: refused(r.Context()).Error(),
+			advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
 		})
 	case proxied && !entry.users.knows(r):
 		s.answer(w, r, answer{
