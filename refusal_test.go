@@ -276,3 +276,32 @@ func TestWildcardsThatTakeTooLong(t *testing.T) {
 		t.Errorf("the site was asked for %.100q", got)
 	}
 }
+
+// TestPercentThatBeginsNoEscape has check, the API and the proxy refuse a path that is
+// none, by each version of HTTP, and takes it in a query.
+func TestPercentThatBeginsNoEscape(t *testing.T) {
+	w := start(t)
+	site := newOrigin(t, "h2", says("User-agent: *\nDisallow: /private\n"), nil)
+	for _, path := range []string{"/100%", "/%zz", "/a%4?q", "/open?100%", "/open?%zz"} {
+		target := site.URL + path
+		wellFormed := strings.Contains(path, "open")
+		if status, body := w.get("/api/v1/verdict?url=" + url.QueryEscape(target)); wellFormed != (status == 200) || !wellFormed && (status != 400 || !strings.Contains(body, "%25")) {
+			t.Errorf("%s: the API answers %d: %s", path, status, body)
+		}
+		check := exec.Command(program, "check", "--robots", "-", target)
+		check.Stdin = strings.NewReader("")
+		if out, err := check.CombinedOutput(); wellFormed != (err == nil) || !wellFormed && (check.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "%25")) {
+			t.Errorf("%s: check says %v: %s", path, err, out)
+		}
+		if answer := w.curl("--http1.1", target); wellFormed != (answer.status == 200) || !wellFormed && answer.status != 400 {
+			t.Errorf("%s over HTTP/1.1 got %d: %s", path, answer.status, answer.body)
+		}
+		if answer := w.curl("--http2", target); wellFormed != (answer.status == 200) || !wellFormed && answer.exit != streamReset {
+			t.Errorf("%s over HTTP/2 got %d, exit code %d: %s", path, answer.status, answer.exit, answer.body)
+		}
+	}
+	wantSame(t, "pages asked for", site.pages(), []string{"/open?100%", "/open?100%", "/open?%zz", "/open?%zz"})
+}
+
+// streamReset is curl's exit code for an HTTP/2 stream that was not closed well.
+const streamReset = 92

@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -17,7 +18,8 @@ type Target struct {
 // It refuses what has no single reading, rather than guess, so that a URL cannot
 // be judged as one thing and fetched as another: white space and control
 // characters, a backslash before the path, several "@", a host or port in an odd
-// form, any scheme but http, https, ftp, ws and wss. Errors don't tell the
+// form, a path in which a "%" begins no %XX, any scheme but http, https, ftp, ws and
+// wss. Errors don't tell the
 // credentials that a URL may hold.
 func ParseTarget(rawURL string) (Target, error) {
 	for i := range len(rawURL) {
@@ -33,7 +35,22 @@ func ParseTarget(rawURL string) (Target, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
+	if beforeQuery, _, _ := strings.Cut(path, "?"); hasStrayPercent(beforeQuery) {
+		return Target{}, errors.New("read URL: a % in the path begins no %XX; write %25")
+	}
 	return Target{Origin: origin, Path: path}, nil
+}
+
+// hasStrayPercent reports whether a "%" begins no %XX. Go's HTTP server refuses such a
+// path before anybody can judge it.
+func hasStrayPercent(path string) bool {
+	for at := strings.IndexByte(path, '%'); at >= 0; at = strings.IndexByte(path, '%') {
+		if _, ok := unescape(path[at:]); !ok {
+			return true
+		}
+		path = path[at+len("%XX"):]
+	}
+	return false
 }
 
 // String is the URL without the credentials and the fragment that it was written

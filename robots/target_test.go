@@ -12,6 +12,8 @@ var targetCases = []struct{ url, origin, path string }{
 	{"http://example.com#/a", "http://example.com", "/"},
 	{"http://example.com?#/a", "http://example.com", "/?"},
 	{"http://example.com/a|b/%7E/../é?x=\\#y?z", "http://example.com", "/a|b/%7E/../é?x=\\"},
+	{"http://example.com/%41?%zz&100%", "http://example.com", "/%41?%zz&100%"},
+	{"http://example.com/?a#%zz", "http://example.com", "/?a"},
 	{"HTTPS://Example.COM:443/A", "https://example.com", "/A"},
 	{"https://example.com:80/", "https://example.com:80", "/"},
 	{"http://example.com:/", "http://example.com", "/"},
@@ -51,6 +53,7 @@ var badURLs = []string{
 	"http://[::1/", "http://[::1]]/", "http://[::1]80/", "http://[]/", "http://[1.2.3.4]/", "http://[fe80::1%25eth0]/", "http://[example.com]/", "http://a[::1]/",
 	"http://127.1/", "http://2130706433/", "http://0x7f000001/", "http://0x7f.0.0.1/", "http://0177.0.0.1/", "http://1.2.3.4.5/", "http://256.1.1.1/", "http://example.0x/", "http://example.1/",
 	"http://exa%6/", "http://exa%zz.com/", "http://example.com%2Fa/", "http://a%40b/", "http://a%3A80/", "http://a%00/", "http://%5B::1%5D/", "http://a%25/",
+	"http://example.com/%zz", "http://example.com/a%", "http://example.com/a%4", "http://example.com/%41%4g?q", "ftp://example.com/100%",
 	"http://a／b/", "http://a＠b/", "http://a%EF%BC%8Fb/", "http://\xff/", "http://%ff/", "http://*/", "http://a,b/", "http://xn--\u00fc/",
 	"http://" + strings.Repeat("a.", 127) + "aa/", "http://" + ideographs(254) + "/", "http://" + ideographs(20000) + "/", "http://" + strings.Repeat("%61", 1100) + "/",
 }
