@@ -66,7 +66,7 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	}
 	version, _ := buildVersion()
 	h.keeper, err = policy.NewKeeper(policy.Setup{
-		Options:   cfg.Robots,
+		Options:   cfg.Robots.Options,
 		Memory:    cfg.Cache.Memory,
 		Store:     policies,
 		Transport: h.transport,

@@ -67,7 +67,7 @@ func (r *reloader) apply() error {
 	if err := r.server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}
-	r.keeper.SetOptions(cfg.Robots)
+	r.keeper.SetOptions(cfg.Robots.Options)
 	r.pacer.SetOptions(cfg.Pace)
 	zerolog.SetGlobalLevel(level)
 	for _, warning := range cfg.Warnings() {

@@ -37,7 +37,7 @@ type Config struct {
 	HTTPS           HTTPS             `yaml:"https"`
 	Identities      []identity.Entry  `yaml:"identities"`
 	DefaultIdentity identity.Identity `yaml:"default_identity"`
-	Robots          policy.Options    `yaml:"robots"`
+	Robots          Robots            `yaml:"robots"`
 	Overrides       []gate.Override   `yaml:"overrides"`
 	Cache           Cache             `yaml:"cache"`
 	Pace            pace.Options      `yaml:"pace"`
@@ -59,6 +59,12 @@ type HTTPS struct {
 
 // Validate says what is wrong with the section, and the mend.
 func (h HTTPS) Validate() error { return h.Options.Validate() }
+
+// Robots says how robots.txt is fetched and kept, and how paths are compared with it.
+type Robots struct {
+	policy.Options `yaml:",inline"`
+	StrictPaths    bool `yaml:"strict_paths"` // see gate.Rules
+}
 
 // Cache says where policies are kept: in memory, and under it in a store.
 type Cache struct {
@@ -99,7 +105,7 @@ func Default() Config {
 		Clients:         proxy.DefaultClients(),
 		HTTPS:           HTTPS{proxy.DefaultTunnels(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),
-		Robots:          policy.Defaults(),
+		Robots:          Robots{Options: policy.Defaults()},
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},
 		Pace:            pace.Defaults(),
 		Upstream:        proxy.DefaultUpstream(),
@@ -175,6 +181,8 @@ func (c Config) Rules() gate.Rules {
 		Overrides:  c.Overrides,
 		MaxBytes:   c.Robots.MaxBytes,
 		Decisions:  c.Log.Decisions,
+
+		StrictPaths: c.Robots.StrictPaths,
 	}
 }
 

@@ -29,6 +29,10 @@ type Rules struct {
 	Overrides  []Override // the first that matches counts
 	MaxBytes   int64      // how much of an override's robots_file counts; 0: as much as of a robots.txt by default
 	Decisions  Decisions
+
+	// StrictPaths has a path judged both as RFC 9309 compares it and as servers
+	// read it (see [robots.AsServed]): it is refused if either is disallowed.
+	StrictPaths bool
 }
 
 // load readies rules for use; it does not change r.
@@ -149,7 +153,7 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time
 	v.RobotsURL = robotsURL
 	v.Agent, v.Identity = tokens[0], name
 	v.Judgment = Disallowed
-	v.mode = id.Mode
+	v.mode, v.strict = id.Mode, rules.StrictPaths
 	v.at = time.Duration(now.Unix()%86400) * time.Second
 	if o := rules.overrideOf(v.Origin); o != nil {
 		v.override(o, tokens, ask.Target)
@@ -222,6 +226,12 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 		v.CrawlDelay = &seconds
 	}
 	rule, matches := group.Match(path)
+	if v.strict && (!matches || rule.Allow) {
+		served := robots.AsServed(path)
+		if other, matches2 := group.Match(served); matches2 && !other.Allow {
+			rule, matches, v.served = other, true, served
+		}
+	}
 	switch {
 	case !matches:
 		v.Judgment, v.Reason = Allowed, NoRule

@@ -44,6 +44,8 @@ type Verdict struct {
 	delay  time.Duration // that the group states
 	group  *robots.Group // nil if none rules
 	file   *robots.File  // whose rules decided; nil if none had a part in it
+	strict bool          // the path is judged also as servers read it
+	served string        // the path as servers read it, where that decided
 	source string        // the operator's file that was read instead of the live one
 }
 
@@ -101,7 +103,7 @@ func (v *Verdict) Admits() bool {
 func (v *Verdict) Why() string {
 	switch v.Reason {
 	case ByRule:
-		return fmt.Sprintf("%q on line %d of %s, in the group of %s", v.Rule, v.Line, v.RobotsURL, v.Group)
+		return fmt.Sprintf("%q on line %d of %s, in the group of %s%s", v.Rule, v.Line, v.RobotsURL, v.Group, v.whySo())
 	case NoRule:
 		if v.Line > 0 {
 			return fmt.Sprintf("no rule of the group of %s in %s matches; its %q on line %d stands for none", v.Group, v.RobotsURL, v.Rule, v.Line)
@@ -125,11 +127,20 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
 	case Overridden:
 		if v.Rule != "" {
-			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s", v.Rule, v.Line, v.source, v.Origin)
+			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s", v.Rule, v.Line, v.source, v.Origin, v.whySo())
 		}
 		return fmt.Sprintf("the operator's own word on %s", v.Origin)
 	case Exempt:
 		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
 	}
 	return "it was not judged"
+}
+
+// whySo says which form of the path the rule matches, where that is not the one that
+// RFC 9309 compares.
+func (v *Verdict) whySo() string {
+	if v.served == "" {
+		return ""
+	}
+	return fmt.Sprintf(", for the path as servers read it, %s", v.served)
 }
