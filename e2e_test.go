@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -590,6 +591,43 @@ func TestSiteThatSendsEmptyGzip(t *testing.T) {
 	wantRefused(t, w.curl(o.URL+"/"), "gzip that yields next to nothing")
 	if n := sent.Load(); n > 32<<20 { // what the kernel holds is some of it
 		t.Errorf("the site got rid of %d octets", n)
+	}
+}
+
+// A client with many names and many new sites has one turn at a time for a fetch, as
+// any other has.
+func TestManyNamesHaveOneTurn(t *testing.T) {
+	const names = 30
+	w := start(t, "robots: {max_fetches: 1, fetch_timeout: 2m}")
+	fetches, next := make(chan string, names+2), make(chan struct{}, names+2)
+	site := func(name string) string {
+		return newOrigin(t, "http", func(rw http.ResponseWriter, r *http.Request) {
+			fetches <- name
+			<-next
+		}, nil).URL + "/"
+	}
+	var all sync.WaitGroup
+	all.Go(func() { w.curl("-A", "first", site("first")) })
+	<-fetches // which has the only place
+	for i := range names {
+		all.Go(func() { w.curl("-A", fmt.Sprint("Bot", i), site("greedy")) })
+	}
+	w.wantMetric("robotsproxy_connections", fmt.Sprint(names+1))
+	time.Sleep(200 * time.Millisecond) // for the last ones to wait for their turns
+	all.Go(func() { w.curl("--interface", "127.0.0.2", "-A", "HonestBot", site("honest")) })
+	w.wantMetric("robotsproxy_connections", fmt.Sprint(names+2))
+	time.Sleep(200 * time.Millisecond)
+	turn := 0
+	for i := range names + 1 {
+		next <- struct{}{}
+		if <-fetches == "honest" {
+			turn = i + 1
+		}
+	}
+	next <- struct{}{}
+	all.Wait()
+	if turn > names/2 { // by its name alone it would be about the last
+		t.Errorf("the honest bot had turn %d of %d", turn, names+1)
 	}
 }
 
