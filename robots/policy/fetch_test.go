@@ -158,14 +158,21 @@ type nameSite struct {
 	answers   map[string]int
 	otherwise int
 
-	mu    sync.Mutex
-	asked []string // User-Agents, with a From if there is one
+	mu   sync.Mutex
+	seen []string // User-Agents, with a From if there is one
+}
+
+// asked are the names by which it has been asked.
+func (s *nameSite) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
 }
 
 func (s *nameSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, strings.TrimSpace(r.UserAgent()+" "+r.Header.Get("From")))
+	s.seen = append(s.seen, strings.TrimSpace(r.UserAgent()+" "+r.Header.Get("From")))
 	status, ok := s.answers[r.UserAgent()]
 	if !ok {
 		status = s.otherwise
@@ -241,8 +248,8 @@ func TestFetchBearsTheOperatorsWords(t *testing.T) {
 			if err != nil || got.outcome != test.outcome || got.status != test.status || got.answered != (test.outcome != Unreachable) {
 				t.Errorf("got %+v, %v; want %s with status %d", got, err, test.outcome, test.status)
 			}
-			if !slices.Equal(site.asked, test.asked) {
-				t.Errorf("asked by %q, want %q", site.asked, test.asked)
+			if asked := site.asked(); !slices.Equal(asked, test.asked) {
+				t.Errorf("asked by %q, want %q", asked, test.asked)
 			}
 			if last := test.asked[len(test.asked)-1]; test.outcome == Rules && cmp.Or(got.userAgent, ownName) != strings.TrimSuffix(last, " bot@example.org") {
 				t.Errorf("the text is said to be got by %q", got.userAgent)
@@ -254,8 +261,8 @@ func TestFetchBearsTheOperatorsWords(t *testing.T) {
 			opts := with(func(o *Options) { o.Statuses = map[int]Meaning{429: meaning} })
 			site := &nameSite{otherwise: 429}
 			got, err := newFetcher(opts).fetch(t.Context(), originOf(t, serve(t, site.ServeHTTP)), client, known)
-			if err != nil || got.outcome != outcome || len(site.asked) != 1 {
-				t.Errorf("%s: got %+v, %v, asked by %q", meaning, got, err, site.asked)
+			if err != nil || got.outcome != outcome || len(site.asked()) != 1 {
+				t.Errorf("%s: got %+v, %v, asked by %q", meaning, got, err, site.asked())
 			}
 		}
 	})
