@@ -270,7 +270,7 @@ func TestWildcardsThatTakeTooLong(t *testing.T) {
 	if answer.status != 403 || !strings.Contains(answer.body, "would take too long") {
 		t.Errorf("a long URL got %d: %.300s", answer.status, answer.body)
 	}
-	w.decision(site.URL+long).want(t, "verdict", "disallowed", "reason", "too_costly", "status", 403)
+	w.log.wait(t, w.exited, `"message":"request"`, `"reason":"too_costly"`).want(t, "verdict", "disallowed", "status", 403)
 	w.wantMetric(`robotsproxy_requests_total{identity="default",reason="too_costly",verdict="disallowed"}`, "1")
 	if got := site.pages(); len(got) != 1 {
 		t.Errorf("the site was asked for %.100q", got)
