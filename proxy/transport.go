@@ -47,10 +47,10 @@ type route struct {
 // stream of HTTP/2 takes more than it saves.
 type versions struct {
 	http1 *http.Transport
-	http2 *http.Transport // speaks HTTP/1.1 too, where an origin has no HTTP/2
+	http2 *sharing // speaks HTTP/1.1 too, where an origin has no HTTP/2
 }
 
-func (v versions) of(r *http.Request) *http.Transport {
+func (v versions) of(r *http.Request) http.RoundTripper {
 	if r.ProtoMajor == 2 {
 		return v.http2
 	}
@@ -106,7 +106,7 @@ func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
 }
 
 func (r *route) newVersions(opts Upstream, config *tls.Config) versions {
-	return versions{r.newTransport(opts, config, false), r.newTransport(opts, config.Clone(), true)}
+	return versions{r.newTransport(opts, config, false), newSharing(r.newTransport(opts, config.Clone(), true))}
 }
 
 func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *http.Transport {
@@ -140,7 +140,7 @@ func (r *route) dialGathering(ctx context.Context, network, addr string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	return newGathering(conn), nil
+	return newGathering(noteOpening(ctx, conn)), nil
 }
 
 // Own tells the transport which addresses this program listens on: a request to
