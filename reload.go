@@ -67,6 +67,7 @@ func (r *reloader) apply() error {
 	if err := r.server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}
+	r.server.SetStallTimeout(cfg.Limits.StallTimeout)
 	r.keeper.SetOptions(cfg.Robots.Options)
 	r.pacer.SetOptions(cfg.Pace)
 	zerolog.SetGlobalLevel(level)

@@ -9,7 +9,7 @@ import (
 // others keep theirs until it is started again.
 var live = []string{
 	"shutdown_grace", "log.level", "log.decisions", "clients", "https.mode", "https.passthrough", "https.mixed_tunnel",
-	"identities", "default_identity", "robots", "overrides", "pace",
+	"identities", "default_identity", "robots", "overrides", "pace", "limits.stall_timeout",
 }
 
 // NeedsRestart names the keys in which c differs from what a proxy was started with,

@@ -103,8 +103,24 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer) {
 	s.log.Debug().Stringer("client", clientOf(r)).Str("method", r.Method).Int("status", a.status).Msg(a.details)
 	resp := s.response(r, a)
 	maps.Copy(w.Header(), resp.Header)
+	s.boundAnswer(w, r)
+	whole := readAway(w, r, r.Body)
+	if !whole {
+		w.Header().Set("Connection", "close")
+	}
 	w.WriteHeader(resp.StatusCode)
 	io.Copy(w, resp.Body)
+	if !whole {
+		linger(w, r.Body)
+	}
+}
+
+// boundAnswer bounds how long a client may take for an answer. What is written to a stream
+// of HTTP/2 waits for its client when the handler is done, and nobody watches it then.
+func (s *Server) boundAnswer(w http.ResponseWriter, r *http.Request) {
+	if limit := s.stallLimit(); limit > 0 && r.ProtoMajor == 2 {
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
+	}
 }
 
 // proxyStatus is a Proxy-Status field of one member (RFC 9209 2). A name is a

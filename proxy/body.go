@@ -12,28 +12,33 @@ import (
 type upload struct {
 	io.ReadCloser
 	request *http.Request
+	flow    *direction
 
 	mu     sync.Mutex
 	left   int64 // octets to come; negative if that is not known
-	begun  bool
 	ended  bool
-	closed bool
+	closed bool  // here
+	over   bool  // the transport has had enough
 	err    error // of the client's; not that it has been closed here
 }
 
-func newUpload(r *http.Request) *upload {
-	return &upload{ReadCloser: r.Body, request: r, left: r.ContentLength}
+func newUpload(r *http.Request, flow *direction) *upload {
+	return &upload{ReadCloser: r.Body, request: r, flow: flow, left: r.ContentLength}
 }
 
 func (u *upload) Read(p []byte) (int, error) {
-	u.mu.Lock()
-	u.begun = true
-	u.mu.Unlock()
+	u.flow.taken() // else nobody would read on
 	n, err := u.ReadCloser.Read(p)
+	if n > 0 {
+		u.flow.comes()
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.left > 0 {
 		u.left -= int64(n)
+	}
+	if err != nil || u.left == 0 || u.over {
+		u.flow.taken() // nobody may read on
 	}
 	switch {
 	case err == io.EOF:
@@ -50,12 +55,14 @@ func (u *upload) Read(p []byte) (int, error) {
 // Close leaves an HTTP/1.1 client's body to net/http, which ends it with the request:
 // it waits for what the client has yet to send, and the answer would wait too.
 func (u *upload) Close() error {
-	if u.request.ProtoMajor == 1 {
+	ours := u.request.ProtoMajor != 1
+	u.mu.Lock()
+	u.over, u.closed = true, ours
+	u.flow.taken()
+	u.mu.Unlock()
+	if !ours {
 		return nil
 	}
-	u.mu.Lock()
-	u.closed = true
-	u.mu.Unlock()
 	return u.ReadCloser.Close()
 }
 
@@ -67,16 +74,6 @@ func (u *upload) whole() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.ended || u.left == 0
-}
-
-// underway reports whether some of the body has been asked for, but not all read.
-func (u *upload) underway() bool {
-	if u == nil {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.begun && !u.ended && u.left != 0
 }
 
 // malformed says why the client's body could not be read; nil if it could so far.
@@ -95,11 +92,16 @@ type download struct {
 	io.ReadCloser
 	response *http.Response
 	proxy    string // the name of this one
-	cut      error  // why it ended before its end
+	flow     *direction
+	cut      error // why it ended before its end
 }
 
 func (d *download) Read(p []byte) (int, error) {
+	d.flow.taken() // else nobody would read on
 	n, err := d.ReadCloser.Read(p)
+	if n > 0 {
+		d.flow.comes()
+	}
 	switch {
 	case err == io.EOF && len(d.response.Trailer) > 0:
 		stripResponse(d.response.Trailer, d.proxy, false)

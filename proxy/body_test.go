@@ -13,7 +13,7 @@ import (
 // being read. That is no fault of the client's.
 func TestUploadClosedIsNotMalformed(t *testing.T) {
 	body, _ := io.Pipe()
-	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body})
+	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(direction))
 	u.Close()
 	if _, err := u.Read(make([]byte, 1)); err == nil {
 		t.Fatal("what is closed can be read")
@@ -25,7 +25,7 @@ func TestUploadClosedIsNotMalformed(t *testing.T) {
 
 func TestUploadMalformed(t *testing.T) {
 	body, client := io.Pipe()
-	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body})
+	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(direction))
 	client.CloseWithError(errors.New("the body ends before its end"))
 	u.Read(make([]byte, 1))
 	if u.malformed() == nil {

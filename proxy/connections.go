@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -11,6 +12,7 @@ import (
 // countingListener counts the connections that are open, and bounds them.
 type countingListener struct {
 	net.Listener
+	stall  func() time.Duration // see Limits.StallTimeout
 	open   prometheus.Gauge
 	places chan struct{} // nil: there is no bound
 	closed chan struct{}
@@ -18,8 +20,8 @@ type countingListener struct {
 }
 
 // newCountingListener bounds the open connections to max; 0 is no bound.
-func newCountingListener(l net.Listener, open prometheus.Gauge, max int) *countingListener {
-	c := &countingListener{Listener: l, open: open, closed: make(chan struct{})}
+func newCountingListener(l net.Listener, open prometheus.Gauge, max int, stall func() time.Duration) *countingListener {
+	c := &countingListener{Listener: l, stall: stall, open: open, closed: make(chan struct{})}
 	if max > 0 {
 		c.places = make(chan struct{}, max)
 	}
@@ -40,10 +42,13 @@ func (l *countingListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	l.open.Inc()
-	return &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
+	counted := &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
 		l.open.Dec()
 		l.leave()
-	})}, nil
+	})}
+	counted.watch.mayIdle = true
+	counted.watch.start(2*l.stall(), counted)
+	return counted, nil
 }
 
 func (l *countingListener) leave() {
@@ -57,15 +62,31 @@ func (l *countingListener) Close() error {
 	return l.Listener.Close()
 }
 
+// countedConn is a client's connection. It is closed when the client has taken nothing for
+// long of what is written to it. What is under way in an exchange or a tunnel is watched
+// there too, for half as long, so that it can be said what became of it; what net/http
+// writes after it is not.
 type countedConn struct {
 	net.Conn
+	watch  watch
 	closed func()
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.watch.down.comes()
+	n, err := c.Conn.Write(p)
+	c.watch.down.taken()
+	return n, err
 }
 
 func (c *countedConn) Close() error {
 	c.closed()
+	c.watch.stop()
 	return c.Conn.Close()
 }
+
+// breakOff makes what is being written fail; net/http closes then.
+func (c *countedConn) breakOff(stall) { c.Conn.Close() }
 
 // CloseWrite tells the client that nothing more comes. net/http does so before it
 // closes a connection whose client is still sending, so that the client gets to

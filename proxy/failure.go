@@ -26,7 +26,8 @@ const headerTooLarge = "http_response_header_section_size"
 // failureKinds are the error types that come of origins.
 var failureKinds = []string{
 	"destination_ip_prohibited", "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
-	"tls_protocol_error", "connection_refused", "connection_timeout", "http_response_timeout", "http_protocol_error", headerTooLarge, cutShort,
+	"tls_protocol_error", "connection_refused", "connection_timeout", "connection_read_timeout", "connection_write_timeout",
+	"http_response_timeout", "http_protocol_error", headerTooLarge, cutShort,
 }
 
 // newFailures counts what origins fail in. All error types are there from the start.

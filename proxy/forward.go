@@ -3,11 +3,14 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/elazarl/goproxy"
@@ -47,6 +50,13 @@ type exchange struct {
 	passage *gate.Passage // nil until the gate has judged
 	failed  error         // why the origin gave no response
 	body    download      // of its response
+
+	server   *Server
+	standing watch
+	asking   atomic.Bool // a request with a body is on its way to the origin
+	cancel   func()      // ends what goes on upstream; nil: upstream does, if that is not nil
+	upstream io.Closer   // the body of the origin's response
+	told     bool        // the client has been told that the request stood still
 }
 
 type exchangeKey struct{}
@@ -56,10 +66,8 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // forward leads a request to the gate and, if it may pass, to its origin. Every
 // door ends here.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.Target) {
-	x := &exchange{
-		client: responseWriter{ResponseWriter: w, hijacked: &s.hijacked, head: r.Method == http.MethodHead},
-		target: target,
-	}
+	x := &exchange{server: s, target: target}
+	x.client = responseWriter{ResponseWriter: w, exchange: x, hijacked: &s.hijacked, head: r.Method == http.MethodHead}
 	s.exchanges.RLock()
 	defer s.exchanges.RUnlock()
 	defer s.conclude(x, r)
@@ -69,6 +77,10 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.T
 // conclude ends an exchange, whatever became of it. It is deferred.
 func (s *Server) conclude(x *exchange, r *http.Request) {
 	cause := recover()
+	stood := x.standing.stop()
+	if x.cancel != nil {
+		defer x.cancel()
+	}
 	if cause != nil && cause != http.ErrAbortHandler {
 		s.panicked(cause)
 		if x.client.status == 0 {
@@ -77,18 +89,27 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 			cause = nil
 		}
 	}
-	if r.ProtoMajor == 1 && x.upload.underway() {
-		// The transport may be reading still; net/http would wait for it.
-		http.NewResponseController(&x.client).SetReadDeadline(time.Now())
-	}
 	x.client.end()
-	if x.body.cut != nil && r.Context().Err() == nil { // else it is the client that has left
+	switch {
+	case stood == silent && x.upload.whole() && x.upstream != nil:
+		s.failures.WithLabelValues("connection_read_timeout").Inc()
+	case stood == upHeld && !x.told:
+		s.failures.WithLabelValues("connection_write_timeout").Inc()
+	case stood == moves && x.body.cut != nil && r.Context().Err() == nil: // else it is the client that has left
 		s.failures.WithLabelValues(cutShort).Inc()
 	}
 	if x.passage != nil {
-		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.failed, x.body.cut))
+		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.standing.why(stood), x.failed, x.body.cut))
 	}
-	if cause != nil || x.body.cut != nil {
+	broken := cause != nil || x.body.cut != nil || stood != moves && !x.told
+	if r.ProtoMajor == 1 && !x.upload.whole() {
+		if !broken {
+			linger(x.client.ResponseWriter, x.upload)
+		}
+		// The transport may be reading still; net/http would wait for it.
+		http.NewResponseController(x.client.ResponseWriter).SetReadDeadline(longAgo)
+	}
+	if broken {
 		// The status has been sent, so the only way left to say that the body is
 		// not whole is to break the connection or reset the stream.
 		panic(http.ErrAbortHandler)
@@ -105,6 +126,9 @@ func (s *Server) panicked(cause any) {
 // wrote it.
 func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	ctx := context.WithValue(r.Context(), exchangeKey{}, x)
+	if r.ContentLength != 0 || x.target.Origin.Scheme == "ftp" { // the others can be broken off by their response
+		ctx, x.cancel = context.WithCancel(ctx)
+	}
 	out := r.WithContext(x.early.watch(ctx, &x.client, r, s.opts.Name))
 	origin := x.target.Origin
 	authority := origin.Authority()
@@ -114,7 +138,8 @@ func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody // h2 has a body here, which would go out chunked
 	} else {
-		x.upload = newUpload(r)
+		x.upload = newUpload(r, &x.standing.up)
+		x.early.trace.WroteRequest = x.sent
 		out.Body = x.upload
 	}
 	return out
@@ -137,10 +162,30 @@ func verbatim(scheme, authority, target string) *url.URL {
 	return &url.URL{Scheme: scheme, Host: authority, Opaque: "//" + authority + target}
 }
 
+// sent says that all of a request with a body is on its way to the origin. How long its
+// response may take is the transport's to bound.
+func (x *exchange) sent(info httptrace.WroteRequestInfo) {
+	if info.Err == nil && x.asking.Load() {
+		x.standing.paused.Store(true)
+	}
+}
+
 // admit is goproxy's request handler: it refuses a request, or makes it ready
 // for its origin.
 func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := exchangeOf(r)
+	r, resp := s.judge(r, x, ctx)
+	if resp != nil {
+		s.boundAnswer(x.client.ResponseWriter, r)
+		if x.upload != nil {
+			readAway(x.client.ResponseWriter, r, x.upload)
+		}
+	}
+	return r, resp
+}
+
+// judge has the gate judge a request. A response says that it goes no further.
+func (s *Server) judge(r *http.Request, x *exchange, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	if passedBy(r.Header, s.opts.Name) {
 		return r, s.response(r, s.loop())
 	}
@@ -209,11 +254,6 @@ type origins struct{ *Server }
 func (o origins) RoundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(r)
 	resp := o.ask(r, x)
-	if r.ProtoMajor == 1 && !x.upload.whole() {
-		// Not all of the request has been read, so where the next one begins on this
-		// connection is not known.
-		resp.Header["Connection"] = []string{"close"}
-	}
 	if resp.StatusCode != http.StatusSwitchingProtocols { // of which goproxy reads the header
 		maps.Copy(x.client.Header(), resp.Header) // goproxy would copy every value
 		resp.Header = nil
@@ -223,13 +263,24 @@ func (o origins) RoundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response
 
 // ask asks the origin and makes its response ready for the client.
 func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
-	// Else HTTP/1.1 would read away what is left of the request's body as soon as
-	// the response begins, while the transport reads it too.
-	http.NewResponseController(x.client.ResponseWriter).EnableFullDuplex()
 	upgrade := isWebSocket(r.Header)
+	if x.upload != nil {
+		// Else HTTP/1.1 would read away what is left of the request's body as soon as
+		// the response begins, while the transport reads it too.
+		http.NewResponseController(x.client.ResponseWriter).EnableFullDuplex()
+		x.asking.Store(true)
+		x.standing.start(s.stallLimit(), x)
+	}
 	resp, err := s.transport.RoundTrip(r)
 	x.early.end()
+	stood := moves
+	if x.upload != nil {
+		stood = x.answered()
+	}
 	switch {
+	case err != nil && (stood == silent || stood == upHeld):
+		x.failed, x.told = err, true
+		return s.response(r, s.stalled(stood, x.standing.limit))
 	case err != nil && r.Context().Err() != nil:
 		x.failed = err
 		panic(http.ErrAbortHandler) // the client has left
@@ -244,11 +295,12 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		s.failures.WithLabelValues("http_protocol_error").Inc()
 		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})
 	}
+	x.upstream = resp.Body
 	x.passage.Answered(resp.StatusCode, resp.Header)
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	stripResponse(resp.Header, s.opts.Name, switched)
 	if !switched {
-		x.body = download{ReadCloser: resp.Body, response: resp, proxy: s.opts.Name}
+		x.body = download{ReadCloser: resp.Body, response: resp, proxy: s.opts.Name, flow: &x.standing.down}
 		resp.Body = &x.body
 	}
 	if len(resp.Trailer) > 0 {
@@ -261,4 +313,15 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		s.via.addTo(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
 	}
 	return resp
+}
+
+// answered says that the origin is no longer being asked, and how the exchange stood still
+// before.
+func (x *exchange) answered() stall {
+	x.standing.mu.Lock()
+	defer x.standing.mu.Unlock()
+	x.asking.Store(false)
+	x.standing.paused.Store(false)
+	x.standing.down.taken()
+	return x.standing.how
 }

@@ -27,13 +27,19 @@ type frames struct {
 
 func (w *world) frames(g *guarded) *frames {
 	w.t.Helper()
-	f := &frames{conn: w.secure(g.host(), "h2"), fields: map[string]string{}}
+	return w.framesTo(g.host())
+}
+
+// framesTo begins with these settings.
+func (w *world) framesTo(host string, settings ...http2.Setting) *frames {
+	w.t.Helper()
+	f := &frames{conn: w.secure(host, "h2"), fields: map[string]string{}}
 	f.Framer = http2.NewFramer(f.conn.Conn, f.conn)
 	f.AllowIllegalWrites = true
 	f.encoder = newEncoder(f)
 	f.decoder = hpack.NewDecoder(4096, func(hf hpack.HeaderField) { f.fields[hf.Name] = hf.Value })
 	f.conn.send(http2.ClientPreface)
-	must(w.t, f.WriteSettings())
+	must(w.t, f.WriteSettings(settings...))
 	return f
 }
 

@@ -212,11 +212,17 @@ type Limits struct {
 	// MaxConnections bounds the client connections that are open at once; 0 is no
 	// bound. When so many are, none is accepted until one has gone.
 	MaxConnections int `yaml:"max_connections"`
-	// HeaderTimeout bounds a request's header, the first byte in a tunnel and
-	// the TLS handshake, each.
+	// HeaderTimeout bounds a request's header, the first byte in a tunnel (where TLS is
+	// spoken, its ClientHello) and the TLS handshake, each.
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
 	// IdleTimeout is how long a kept-alive connection may be without a request.
-	IdleTimeout    time.Duration `yaml:"idle_timeout"`
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// StallTimeout is how long a page, a tunnel or a WebSocket may stand still before it
+	// is broken off: neither side sends anything, or one takes nothing of what the other
+	// sends. That one side is silent is no fault while the other sends. The wait for a
+	// response's header has a bound of its own, [Upstream.ResponseHeaderTimeout]. Up to a
+	// quarter more may pass; 0 is no bound.
+	StallTimeout   time.Duration `yaml:"stall_timeout,zero"`
 	MaxHeaderBytes int64         `yaml:"max_header_bytes,size"`
 }
 
@@ -225,6 +231,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		HeaderTimeout:  10 * time.Second,
 		IdleTimeout:    120 * time.Second,
+		StallTimeout:   5 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 	}
 }

@@ -63,6 +63,8 @@ type Server struct {
 	// Those by which the gathering ones of inner send.
 	gathered connections
 
+	stallTimeout atomic.Int64 // a time.Duration
+
 	exchanges sync.RWMutex // each holds it for reading until it is written down
 
 	connections prometheus.Gauge
@@ -95,6 +97,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 		failures: newFailures(metrics),
 		distrust: newDistrust(log, metrics),
 	}
+	s.SetStallTimeout(opts.Limits.StallTimeout)
 	s.goproxy = s.newForwarder()
 	s.home = s.newHome()
 	s.tls = s.newTLS()
@@ -145,7 +148,7 @@ func (l serverLog) Write(line []byte) (int, error) {
 func (s *Server) Serve(l net.Listener) error {
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Serve(s.inside) }()
-	err := s.outer.Serve(newCountingListener(l, s.connections, s.opts.Limits.MaxConnections))
+	err := s.outer.Serve(newCountingListener(l, s.connections, s.opts.Limits.MaxConnections, s.stallLimit))
 	s.inside.Close()
 	return errors.Join(ended(err), ended(<-inner))
 }

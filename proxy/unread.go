@@ -156,7 +156,13 @@ func (s *Server) carry(t *tunnel, up net.Conn, passage *gate.Passage, judge judg
 	})
 	defer stop()
 	t.SetDeadline(time.Time{})
-	down = relayBoth(t, up)
+	var standing watch
+	standing.start(s.stallLimit(), tunnelEnds{t, up})
+	defer standing.stop()
+	down = relayBoth(t, up, &standing.flow)
+	if stood := standing.stop(); stood != moves {
+		concern = standing.why(stood)
+	}
 	if refused.Load() {
 		concern = errRefusedLater
 	}
@@ -211,7 +217,7 @@ func (s *Server) judgeAgain(first *gate.Passage, judge judge, ask gate.Ask, end 
 
 // relayBoth copies both ways until both have ended, and returns how many octets came
 // down. An end of one direction is passed on; the other goes on.
-func relayBoth(client, up net.Conn) (down int64) {
+func relayBoth(client, up net.Conn, f *flow) (down int64) {
 	done := make(chan struct{})
 	var cause any // of a panic
 	go func() {
@@ -222,12 +228,12 @@ func relayBoth(client, up net.Conn) (down int64) {
 				up.Close()
 			}
 		}()
-		relay(up, client)
+		relay(up, client, &f.up)
 		if closeWrite(up) != nil {
 			up.Close()
 		}
 	}()
-	down = relay(client, up)
+	down = relay(client, up, &f.down)
 	if closeWrite(client) != nil {
 		client.Close()
 	}
@@ -240,19 +246,19 @@ func relayBoth(client, up net.Conn) (down int64) {
 
 // relay copies with as little memory as an idle tunnel shall cost, and with more
 // only while much is coming.
-func relay(to io.Writer, from io.Reader) (total int64) {
+func relay(to io.Writer, from io.Reader, d *direction) (total int64) {
 	small := make([]byte, 2<<10)
 	for {
 		n, err := from.Read(small)
 		if n > 0 {
-			if _, err := to.Write(small[:n]); err != nil {
+			if err := pass(to, small[:n], d); err != nil {
 				return total
 			}
 			total += int64(n)
 		}
 		if err == nil && n == len(small) {
 			var more int64
-			more, err = relayMuch(to, from)
+			more, err = relayMuch(to, from, d)
 			total += more
 		}
 		if err != nil {
@@ -262,13 +268,13 @@ func relay(to io.Writer, from io.Reader) (total int64) {
 }
 
 // relayMuch copies by a pooled buffer until less is coming.
-func relayMuch(to io.Writer, from io.Reader) (total int64, err error) {
+func relayMuch(to io.Writer, from io.Reader, d *direction) (total int64, err error) {
 	buf := buffers.Get().(*[32 << 10]byte)
 	defer buffers.Put(buf)
 	for n := len(buf); n > len(buf)/4; {
 		n, err = from.Read(buf[:])
 		if n > 0 {
-			if _, err := to.Write(buf[:n]); err != nil {
+			if err := pass(to, buf[:n], d); err != nil {
 				return total, err
 			}
 			total += int64(n)
@@ -278,4 +284,12 @@ func relayMuch(to io.Writer, from io.Reader) (total int64, err error) {
 		}
 	}
 	return total, nil
+}
+
+// pass hands a piece on.
+func pass(to io.Writer, piece []byte, d *direction) error {
+	d.comes()
+	defer d.taken()
+	_, err := to.Write(piece)
+	return err
 }

@@ -15,6 +15,7 @@ import (
 // own.
 type responseWriter struct {
 	http.ResponseWriter
+	exchange *exchange
 	hijacked *connections
 	conn     net.Conn // once hijacked
 
@@ -31,6 +32,11 @@ func (w *responseWriter) WriteHeader(status int) {
 		return
 	}
 	w.status = status
+	if u := w.exchange.upload; u != nil && u.request.ProtoMajor == 1 && !u.whole() {
+		// Where the next request begins on this connection is not known.
+		h["Connection"] = []string{"close"}
+	}
+	w.exchange.standing.start(w.exchange.server.stallLimit(), w.exchange)
 	if h["Content-Type"] == nil {
 		h["Content-Type"] = nil // else net/http guesses one
 	}
@@ -126,6 +132,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		w.conn = conn
 		w.hijacked.add(conn)
+		conn = watchedConn{conn, &w.exchange.standing.flow}
 	}
 	return conn, rw, err
 }
