@@ -2,8 +2,12 @@ package pace
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	shortWait = 3 * time.Second
+	goleak.VerifyTestMain(m)
+}
