@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -55,4 +56,22 @@ func TestServerNamesInTunnels(t *testing.T) {
 	if r := w.curl("--insecure", "https://localhost:"+port+"/page"); r.status != 200 {
 		t.Errorf("the same name: %+v", r)
 	}
+}
+
+// A page that stands still is broken off, by the limit that holds when it begins.
+func TestWhatStandsStillIsBrokenOff(t *testing.T) {
+	w := start(t)
+	site := newOrigin(t, "http", says(""), func(rw http.ResponseWriter, r *http.Request) {
+		io.WriteString(rw, "begun")
+		rw.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	w.configure("limits: {stall_timeout: 50ms}")
+	w.signal(syscall.SIGHUP)
+	w.log.wait(t, w.exited, "the configuration was reloaded")
+	if r := w.curl(site.URL + "/page"); r.status != 200 || r.exit != 18 || r.body != "begun" { // 18: a part of the page is missing
+		t.Errorf("%+v", r)
+	}
+	w.decision(site.URL+"/page").want(t, "error", "broken off: neither side sent anything for 50ms")
+	w.wantMetric(`robotsproxy_upstream_errors_total{error="connection_read_timeout"}`, "1")
 }
