@@ -235,10 +235,11 @@ func TestFetchBearsTheOperatorsWords(t *testing.T) {
 		{"and is the client", Sender{ClientAgent: earlier}, knownByName, nil, 403, []string{ownName, earlier}, Unavailable, 403},
 		{"the program itself got the text", Sender{UserAgent: "OperatorBot/1.0"}, known, answers{ownName: 200}, 403, []string{"OperatorBot/1.0", ownName}, Rules, 200},
 
-		{"a text is not given up for 429", client, known, nil, 429, []string{ownName, client.ClientAgent}, Unreachable, 429},
-		{"nor for 400", client, known, nil, 400, []string{ownName, client.ClientAgent}, Unreachable, 400},
-		{"nor for 414", client, known, nil, 414, []string{ownName, client.ClientAgent}, Unreachable, 414},
-		{"nor for 431", client, known, nil, 431, []string{ownName, client.ClientAgent}, Unreachable, 431},
+		{"a text is not given up for 429", client, known, answers{client.ClientAgent: 200}, 429, []string{ownName}, Unreachable, 429},
+		{"nor for 400", client, known, answers{client.ClientAgent: 200}, 400, []string{ownName}, Unreachable, 400},
+		{"nor for 414", client, known, answers{client.ClientAgent: 200}, 414, []string{ownName}, Unreachable, 414},
+		{"nor for 431", client, known, answers{client.ClientAgent: 200}, 431, []string{ownName}, Unreachable, 431},
+		{"nor where the earlier name gets that", client, knownByName, answers{earlier: 429, client.ClientAgent: 200}, 403, []string{ownName, earlier}, Unreachable, 429},
 		{"but for 403", client, known, nil, 403, []string{ownName, client.ClientAgent}, Unavailable, 403},
 		{"431 where no text is known", client, answered(404), nil, 431, []string{ownName, client.ClientAgent}, Unavailable, 431},
 	} {
