@@ -89,13 +89,17 @@ func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 	if !isTCP {
 		return ctx
 	}
-	addr := peer.AddrPort().Addr().Unmap().WithZone("")
+	addr := peer.AddrPort().Addr().Unmap()
 	if addr.IsLoopback() {
 		return With(ctx, Here)
 	}
 	return With(ctx, &Client{here: sync.OnceValue(func() bool {
-		local, isTCP := conn.LocalAddr().(*net.TCPAddr)
-		return isTCP && local.AddrPort().Addr().Unmap().WithZone("") == addr || Reaches(addr)
+		if local, isTCP := conn.LocalAddr().(*net.TCPAddr); isTCP && local.AddrPort().Addr().Unmap() == addr {
+			return true
+		}
+		// On each link anybody may have a link-local address that is this machine's on
+		// another link.
+		return !addr.IsLinkLocalUnicast() && Reaches(addr)
 	})})
 }
 
