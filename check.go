@@ -80,6 +80,9 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	var targets []robots.Target
 	for _, url := range urls {
 		target, err := robots.ParseTarget(url)
+		if err == nil && flags.robots == "" { // a file can be asked about any path
+			err = target.CheckEscapes()
+		}
 		if err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %s\n", printable.Line(url), printable.Line(err.Error()))
 			code = exitUsage

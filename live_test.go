@@ -157,7 +157,7 @@ func TestRulesOfTheAPI(t *testing.T) {
 	asked := "/api/v1/rules?origin=" + url.QueryEscape(o.URL)
 	for query, want := range map[string]string{
 		"":                            "* *  [1: *] [2: r* 2] [3: r* 1] [4: ] [5: ] [6: r ]",
-		"&agent=Other&agent=Robot/2":  "robot Robot/2  [1: ] [2: r 2] [3: r 1] [4: ] [5: *] [6: r* ]",
+		"&agent=Other&agent=Robot/2":  "robot Robot  [1: ] [2: r 2] [3: r 1] [4: ] [5: *] [6: r* ]",
 		"&agent=Somebody&agent=Other": "* *  [1: *] [2: r* 2] [3: r* 1] [4: ] [5: ] [6: r ]",
 	} {
 		view := w.ask(asked + query)

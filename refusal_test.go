@@ -288,8 +288,7 @@ func TestPercentThatBeginsNoEscape(t *testing.T) {
 		if status, body := w.get("/api/v1/verdict?url=" + url.QueryEscape(target)); wellFormed != (status == 200) || !wellFormed && (status != 400 || !strings.Contains(body, "%25")) {
 			t.Errorf("%s: the API answers %d: %s", path, status, body)
 		}
-		check := exec.Command(program, "check", "--robots", "-", target)
-		check.Stdin = strings.NewReader("")
+		check := exec.Command(program, "check", "--config", w.config, "--data-dir", w.dir, target)
 		if out, err := check.CombinedOutput(); wellFormed != (err == nil) || !wellFormed && (check.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "%25")) {
 			t.Errorf("%s: check says %v: %s", path, err, out)
 		}

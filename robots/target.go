@@ -18,8 +18,7 @@ type Target struct {
 // It refuses what has no single reading, rather than guess, so that a URL cannot
 // be judged as one thing and fetched as another: white space and control
 // characters, a backslash before the path, several "@", a host or port in an odd
-// form, a path in which a "%" begins no %XX, any scheme but http, https, ftp, ws and
-// wss. Errors don't tell the
+// form, any scheme but http, https, ftp, ws and wss. Errors don't tell the
 // credentials that a URL may hold.
 func ParseTarget(rawURL string) (Target, error) {
 	for i := range len(rawURL) {
@@ -35,22 +34,21 @@ func ParseTarget(rawURL string) (Target, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
-	if beforeQuery, _, _ := strings.Cut(path, "?"); hasStrayPercent(beforeQuery) {
-		return Target{}, errors.New("read URL: a % in the path begins no %XX; write %25")
-	}
 	return Target{Origin: origin, Path: path}, nil
 }
 
-// hasStrayPercent reports whether a "%" begins no %XX. Go's HTTP server refuses such a
-// path before anybody can judge it.
-func hasStrayPercent(path string) bool {
+// CheckEscapes returns an error if a "%" before the query begins no %XX. Rules can be
+// compared with such a path, but no request for it passes the proxy: Go's HTTP server
+// refuses it before it can be judged.
+func (t Target) CheckEscapes() error {
+	path, _, _ := strings.Cut(t.Path, "?")
 	for at := strings.IndexByte(path, '%'); at >= 0; at = strings.IndexByte(path, '%') {
 		if _, ok := unescape(path[at:]); !ok {
-			return true
+			return errors.New("read URL: a % in the path begins no %XX; write %25")
 		}
 		path = path[at+len("%XX"):]
 	}
-	return false
+	return nil
 }
 
 // String is the URL without the credentials and the fragment that it was written

@@ -80,6 +80,9 @@ func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 // agents in the place of its product tokens.
 func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
+	if err == nil {
+		err = target.CheckEscapes()
+	}
 	if err != nil {
 		writeProblem(w, http.StatusBadRequest, err.Error())
 		return

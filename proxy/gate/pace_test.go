@@ -139,6 +139,7 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 					synctest.Wait()
 				}
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				if started != test.want {
 					t.Errorf("they start after %v, want %v", started, test.want)
 				}
