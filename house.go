@@ -23,6 +23,7 @@ import (
 // origin allows.
 type house struct {
 	log       zerolog.Logger
+	logWriter *logWriter
 	metrics   *prometheus.Registry
 	transport *proxy.Transport
 	keeper    *policy.Keeper
@@ -44,11 +45,14 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newBuildInfo(),
 	)
-	var logFile io.Closer
-	if h.log, logFile, err = openLog(cfg.Log, stderr); err != nil {
+	if h.log, h.logWriter, err = openLog(cfg.Log, stderr); err != nil {
 		return nil, err
 	}
-	h.closers = append(h.closers, logFile)
+	h.closers = append(h.closers, h.logWriter)
+	h.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "robotsproxy_log_lines_lost_total",
+		Help: "Lines of the log that could not be written, or not fast enough.",
+	}, func() float64 { return float64(h.logWriter.dropped.Load()) }))
 
 	folder, err := cfg.DataFolder()
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log"
@@ -14,33 +15,40 @@ import (
 )
 
 // openLog makes the log that opts describe, with stderr where they name no
-// file. The caller closes it at the end.
-func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, io.Closer, error) {
-	out, closer, terminal := stderr, io.Closer(io.NopCloser(nil)), isTerminal(stderr)
-	if opts.File != "" {
-		f, err := openLogFile(opts.File)
-		if err != nil {
-			return zerolog.Logger{}, nil, err
-		}
-		out, closer, terminal = f, f, isTerminal(f.file)
-	}
-	out = printableWriter{zerolog.MultiLevelWriter(out)}
-	if opts.Format == "console" || opts.Format == "auto" && terminal {
-		out = zerolog.ConsoleWriter{
-			Out: out, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
-			FormatPrepare: showMessage,
-		}
-	}
+// file. The caller closes the writer at the end.
+func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, *logWriter, error) {
 	level, err := zerolog.ParseLevel(string(opts.Level))
 	if err != nil {
 		return zerolog.Logger{}, nil, fmt.Errorf("opening the log: %w", err)
 	}
 	zerolog.SetGlobalLevel(level) // not the logger's own: a reload changes it
-	l := zerolog.New(out).With().Timestamp().Logger()
+	var notice bytes.Buffer
+	var notices zerolog.Logger
+	writer, err := openLogWriter(opts.File, stderr, func(lost int) []byte {
+		notice.Reset()
+		notices.Warn().Int("lines", lost).Msg("lines of the log were lost here: they could not be written, or not fast enough")
+		return notice.Bytes()
+	})
+	if err != nil {
+		return zerolog.Logger{}, nil, err
+	}
+	terminal := isTerminal(writer.out)
+	logger := func(out zerolog.LevelWriter) zerolog.Logger {
+		formatted := io.Writer(printableWriter{out})
+		if opts.Format == "console" || opts.Format == "auto" && terminal {
+			formatted = zerolog.ConsoleWriter{
+				Out: formatted, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
+				FormatPrepare: showMessage,
+			}
+		}
+		return zerolog.New(formatted).With().Timestamp().Logger()
+	}
+	l := logger(writer)
+	notices = logger(zerolog.MultiLevelWriter(&notice))
 	// net/http's client tells of odd origins by the standard logger alone.
 	log.SetFlags(0)
 	log.SetOutput(debugWriter{l})
-	return l, closer, nil
+	return l, writer, nil
 }
 
 // showMessage makes the message of a line safe for a terminal. The console format

@@ -23,6 +23,7 @@ import (
 type reloader struct {
 	load   func() (config.Config, error)
 	log    zerolog.Logger
+	reopen func() error // the log's file
 	gate   *gate.Gate
 	pacer  *pace.Pacer
 	keeper *policy.Keeper
@@ -33,12 +34,15 @@ type reloader struct {
 	current config.Config
 }
 
-// reload reads the configuration again. An invalid one is refused: then the old one
+// reload opens the log's file anew and reads the configuration again. An invalid one is refused: then the old one
 // stays, and the error says why. What cannot change while the proxy runs stays too,
 // and is named in the log.
 func (r *reloader) reload() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.reopen(); err != nil {
+		r.log.Error().Err(err).Msg("the log goes on in its old file")
+	}
 	err := r.apply()
 	if err != nil {
 		r.log.Error().Err(err).Msg("the configuration is invalid and was not reloaded: the old one stays")

@@ -45,6 +45,7 @@ in its own User-Agent.`,
 // serve runs the proxy and the admin server until a signal comes or one of them
 // fails. It reads the configuration again by load.
 func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, error)) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves does not end the proxy
 	signalled, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	group, ctx := errgroup.WithContext(signalled)
@@ -73,7 +74,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	if err != nil {
 		return err
 	}
-	reloader := &reloader{load: load, log: h.log, gate: g, pacer: h.pacer, keeper: h.keeper, server: server, started: cfg, current: cfg}
+	reloader := &reloader{load: load, log: h.log, reopen: h.logWriter.Reopen, gate: g, pacer: h.pacer, keeper: h.keeper, server: server, started: cfg, current: cfg}
 	reloader.onHangup(ctx)
 
 	listener, err := listen(cfg.Listen, "--listen")

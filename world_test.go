@@ -255,11 +255,39 @@ type logLines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	more chan struct{} // closed when there is more, if somebody waits
+
+	paused chan struct{} // closed when reading goes on; nil: it does
+	gone   bool          // whoever read has left
+}
+
+// pause stops reading until it is resumed.
+func (l *logLines) pause() (resume func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	paused := make(chan struct{})
+	l.paused = paused
+	return sync.OnceFunc(func() { close(paused) })
+}
+
+// leave ends reading.
+func (l *logLines) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
 }
 
 func (l *logLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
+	paused := l.paused
+	l.mu.Unlock()
+	if paused != nil {
+		<-paused
+	}
+	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gone {
+		return 0, io.ErrClosedPipe // then the pipe is closed
+	}
 	if l.more != nil {
 		close(l.more)
 		l.more = nil
