@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"robotsproxy/robots"
 )
@@ -53,13 +54,12 @@ func (t *tunnel) courseIn(tunnels *Tunnels) (course, error) {
 		return join, nil
 	case name == "":
 		return unnamed, nil
+	case strings.EqualFold(name, t.origin.Host): // a server takes it as it stands, not as URLs spell hosts
+		return join, nil
 	}
 	// A name that no URL can have is that of another server.
 	named, err := robots.ParseOrigin("https://" + name)
-	switch {
-	case err == nil && named.Host == t.origin.Host:
-		return join, nil
-	case never && (err != nil || tunnels.neverRead(named.Host)):
+	if never && (err != nil || tunnels.neverRead(named.Host)) {
 		return refuse, fmt.Errorf("the tunnel to %s must not be read, and its TLS asks for the server %q", t.origin.Host, name)
 	}
 	return read, nil

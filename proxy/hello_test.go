@@ -82,6 +82,19 @@ func (forever) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// A server takes a server name as it stands there, so what a URL would spell otherwise is
+// another one.
+func TestServerNamesThatURLsSpellOtherwise(t *testing.T) {
+	for name, want := range map[string]course{"Example.COM": join, "ex%61mple.com": read, "example.com:443": read, "example%2ecom": read} {
+		hello := bytes.Replace(helloFor(strings.Repeat("x", len(name))), []byte(strings.Repeat("x", len(name))), []byte(name), 1)
+		c := &tunnel{Conn: recorded{r: bytes.NewReader(hello)}}
+		c.origin.Host = "example.com"
+		if course, err := c.courseIn(&Tunnels{Mode: WhenNeeded}); course != want {
+			t.Errorf("%q: %d, %v, want %d", name, course, err, want)
+		}
+	}
+}
+
 // Whatever comes first in a tunnel, it comes again for whoever reads the tunnel, and a
 // server name is never overlooked that a TLS server would read.
 func FuzzFirstOctets(f *testing.F) {
