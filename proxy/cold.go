@@ -105,16 +105,17 @@ func (s *sharing) first(r *http.Request, o *opening) (*http.Response, error) {
 		WroteHeaders: o.open,
 	}
 	host := r.URL.Host
-	ctx := context.WithValue(r.Context(), openingKey{}, &dialling{o, func() { s.remove(host, o) }})
-	resp, err := s.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
-	o.open()
-	o.mu.Lock()
-	lasts := o.alone || o.dialed && !o.closed
-	o.mu.Unlock()
-	if !lasts {
-		s.remove(host, o)
-	}
-	return resp, err
+	ctx := context.WithValue(r.Context(), openingKey{}, &firstDial{o, func() { s.remove(host, o) }})
+	defer func() { // after a panic too, or others would wait for as long as the process lives
+		o.open()
+		o.mu.Lock()
+		lasts := o.alone || o.dialed && !o.closed
+		o.mu.Unlock()
+		if !lasts {
+			s.remove(host, o)
+		}
+	}()
+	return s.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 }
 
 // add makes o known. The caller holds the lock.
@@ -141,15 +142,15 @@ func (s *sharing) remove(host string, o *opening) {
 
 type openingKey struct{}
 
-// dialling is what a dial for the first request to a host knows.
-type dialling struct {
+// firstDial is what a dial for the first request to a host knows.
+type firstDial struct {
 	*opening
 	forget func()
 }
 
 // noteOpening has the opening that ctx is for, if there is one, know its connection.
 func noteOpening(ctx context.Context, conn net.Conn) net.Conn {
-	d, isFirst := ctx.Value(openingKey{}).(*dialling)
+	d, isFirst := ctx.Value(openingKey{}).(*firstDial)
 	if !isFirst {
 		return conn
 	}
@@ -162,7 +163,7 @@ func noteOpening(ctx context.Context, conn net.Conn) net.Conn {
 // firstConn tells its opening that it is closed.
 type firstConn struct {
 	net.Conn
-	of *dialling
+	of *firstDial
 }
 
 func (c *firstConn) Close() error {
