@@ -5,7 +5,7 @@
 # The race detector wants cgo; the program itself is built without.
 export CGO_ENABLED = 0
 
-.PHONY: build test deps lint unit unit-bench unit-configs bench-once bench bench-robots bench-compare test-image test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-compare test-image test-clients clients-deps
 
 build:
 	go build -o robotsproxy .
@@ -21,33 +21,34 @@ deps:
 lint:
 	@failed=; \
 	unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt would change:" $$unformatted; failed=1; }; \
-	for module in . bench configs; do (set -x; cd $$module && go vet -tags clients ./...) || failed=1; done; \
-	(set -x; go tool staticcheck -tags clients ./...) || failed=1; \
+	for module in . test; do (set -x; cd $$module && go vet -tags clients ./... && go tool -modfile=$(CURDIR)/go.mod staticcheck -tags clients ./...) || failed=1; done; \
 	[ -z "$$failed" ]
 
 unit:
 	CGO_ENABLED=1 go test -race -timeout 90m ./...
 
-unit-bench:
-	cd bench && CGO_ENABLED=1 go test -race -timeout 30m ./...
+e2e:
+	cd test && CGO_ENABLED=1 go test -race -timeout 90m ./e2e ./architecture
 
-unit-configs:
-	cd configs && go test -timeout 30m ./...
+configs:
+	cd test && go test -timeout 30m ./configs
+
+bench-tests:
+	cd test && CGO_ENABLED=1 go test -race -timeout 30m ./bench/...
 
 bench-once:
-	@failed=; \
-	for module in . bench; do (set -x; cd $$module && go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...) || failed=1; done; \
-	[ -z "$$failed" ]
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
+	cd test && go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./bench/...
 
 # What a request costs, beside other proxies: some nine minutes, or two with
 # QUICK=1. BENCH is for more flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
 bench: build
 	@.ci/deps bench
-	cd bench && go run ./proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)
+	cd test && go run ./bench/proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)
 
 # How fast robots.txt is read and matched, beside another library.
 bench-robots:
-	cd bench && go test -run '^$$' -bench . -benchmem .
+	cd test && go test -run '^$$' -bench . -benchmem ./bench
 
 # How the packages' benchmarks differ between the revision REV and the working tree.
 bench-compare:
@@ -59,13 +60,13 @@ test-image:
 
 # Runs every client of the README's table through robotsproxy run.
 test-clients: clients-deps .clients/installed
-	go test -count=1 -tags clients -run '^TestEveryClient' -timeout 10m .
+	cd test && go test -count=1 -tags clients -run '^TestEveryClient' -timeout 10m ./e2e
 
 clients-deps:
 	@.ci/deps test-clients
 
 # What comes from npm, in a folder that git ignores.
-.clients/installed: testdata/clients/package.json | clients-deps
+.clients/installed: test/e2e/testdata/clients/package.json | clients-deps
 	mkdir -p .clients
 	cp $< .clients
 	npm install --prefix .clients --no-package-lock --ignore-scripts=false --no-audit --no-fund

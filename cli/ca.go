@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"robotsproxy/certs"
+	"robotsproxy/config"
+)
+
+func caCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ca",
+		Short: "Print the CA certificate in PEM, making the CA if there is none",
+		Long: `Print the certificate of the CA by which the proxy reads inside TLS, making the CA
+if there is none. Clients must trust it; "robotsproxy env" has the variables that
+say so. Its key stays in the data directory.`,
+		Example: `  robotsproxy ca > ca.pem
+  curl --cacert "$(robotsproxy ca --path)" -x http://127.0.0.1:8080 https://example.com/`,
+		Args: cobra.NoArgs,
+	}
+	addSettings(cmd, commonSettings...)
+	path := cmd.Flags().Bool("path", false, "print the path of the certificate instead")
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadConfig(cmd, config.Default(), commonSettings...)
+		if err != nil {
+			return err
+		}
+		ca, err := openCA(cfg)
+		if err != nil {
+			return err
+		}
+		if *path {
+			fmt.Fprintln(cmd.OutOrStdout(), ca.Path())
+			return nil
+		}
+		_, err = cmd.OutOrStdout().Write(ca.PEM())
+		return err
+	})
+	return cmd
+}
+
+func openCA(cfg config.Config) (*certs.CA, error) {
+	folder, err := cfg.DataFolder()
+	if err != nil {
+		return nil, err
+	}
+	return certs.Open(cfg.HTTPS.Options, folder)
+}

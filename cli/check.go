@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+	"robotsproxy/internal/loopback"
+	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+// checkFlags are the flags of check alone.
+type checkFlags struct {
+	agents   []string // product tokens, or whole User-Agents
+	identity string   // by its name; "" is the default
+	robots   string   // file; "-" is standard input
+	json     bool
+	fresh    bool
+}
+
+func checkCommand() *cobra.Command {
+	var flags checkFlags
+	cmd := &cobra.Command{
+		Use:   "check [flags] URL...",
+		Short: "Say for each URL whether it may be fetched and why",
+		Long: `Say for each URL whether it may be fetched and why, by the live robots.txt or
+by a file. Exit code: 0 every URL is allowed, 1 some URL is disallowed, 2 a URL,
+file or flag is bad.`,
+		Example: `  robotsproxy check https://example.com/private/a
+  robotsproxy check --agent ExampleBot-Image --agent ExampleBot https://example.com/a.png
+  robotsproxy check --agent "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://example.org)" https://example.com/a
+  robotsproxy check --config robotsproxy.yaml --identity image-crawler https://example.com/a.png
+  robotsproxy check --robots new-robots.txt --agent ExampleBot https://example.com/a
+  curl -s https://example.com/robots.txt | robotsproxy check --robots - https://example.com/a
+  robotsproxy check --json --fresh https://example.com/ | jq .expires_at`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	addSettings(cmd, commonSettings...)
+	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot, or its User-Agent; repeat for one bot's tokens, most specific first")
+	cmd.Flags().StringVar(&flags.identity, "identity", "", "judge as this identity of the configuration, by its product tokens and mode")
+	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if what is known of it is still fresh")
+	cmd.RunE = runs(func(cmd *cobra.Command, urls []string) error {
+		if flags.robots != "" && flags.fresh {
+			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}
+		}
+		if slices.Contains(flags.agents, "") {
+			return exit{exitUsage, errors.New("--agent is empty; name the bot, or leave it out")}
+		}
+		if flags.identity == "" && cmd.Flags().Changed("identity") {
+			return exit{exitUsage, errors.New("--identity is empty; name one of the configuration, or leave it out")}
+		}
+		base := config.Default()
+		base.Log.Level = "error" // the verdicts are what this command has to say
+		cfg, err := loadConfig(cmd, base, commonSettings...)
+		if err != nil {
+			return err
+		}
+		return check(cmd, cfg, flags, urls)
+	})
+	return cmd
+}
+
+// check prints a verdict for each URL.
+func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []string) error {
+	code := exitDone
+	var targets []robots.Target
+	for _, url := range urls {
+		target, err := robots.ParseTarget(url)
+		if err == nil && flags.robots == "" { // a file can be asked about any path
+			err = target.CheckEscapes()
+		}
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %s\n", printable.Line(url), printable.Line(err.Error()))
+			code = exitUsage
+			continue
+		}
+		targets = append(targets, target)
+	}
+	if len(targets) == 0 {
+		return exit{code: code}
+	}
+	var tokens []string
+	for _, agent := range flags.agents {
+		token := identity.Token(agent)
+		if token != agent {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: --agent %q is a User-Agent; its product token is %s\n", agent, printable.Line(token))
+		}
+		tokens = append(tokens, token)
+	}
+	g, closer, err := checkGate(cmd, cfg, flags)
+	if closer != nil {
+		defer closer.Close()
+	}
+	if err != nil {
+		return exit{exitUsage, err} // 1 would pass for a verdict
+	}
+	ctx := loopback.With(cmd.Context(), loopback.Here)
+	for _, target := range targets {
+		v, err := g.Decide(ctx, gate.Ask{Target: target, Identity: flags.identity, Agents: tokens})
+		if err != nil {
+			return exit{exitUsage, err}
+		}
+		if err := printVerdict(cmd.OutOrStdout(), v, flags); err != nil {
+			return exit{exitUsage, err}
+		}
+		if v.Judgment != gate.Allowed {
+			code = max(code, exitFailed)
+		}
+	}
+	if code != exitDone {
+		return exit{code: code}
+	}
+	return nil
+}
+
+// checkGate is the gate of the proxy over the file that the flags name, or over
+// the live robots.txt files.
+func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, io.Closer, error) {
+	rules := cfg.Rules()
+	if flags.robots != "" {
+		file, err := readRobots(flags.robots, cmd.InOrStdin(), cfg.Robots.MaxBytes)
+		if err != nil {
+			return nil, nil, err
+		}
+		given := &policy.Policy{Outcome: policy.Rules, File: file}
+		rules.Overrides = nil // the file is what shall be judged by
+		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+			return given, nil
+		}), nil, zerolog.Nop(), nil)
+		return g, closer(func() {}), err
+	}
+	h, err := openHouse(cmd.Context(), cfg, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := gate.New(rules, livePolicies(h.keeper, flags.fresh), nil, h.log, nil)
+	return g, h, err
+}
+
+// policiesFunc is a source of policies.
+type policiesFunc func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error)
+
+func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
+	return f(ctx, origin, by)
+}
+
+// livePolicies asks the keeper: with fresh, once for each origin whatever the
+// keeper knows of it. It waits for a fetch that is due where the proxy would have
+// made it in the background, which a short run does not live to see.
+func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
+	fetched := map[robots.Origin]bool{}
+	return func(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
+		if !fresh || fetched[origin] {
+			p, err := keeper.Policy(ctx, origin, by)
+			now := time.Now()
+			if err != nil || fetched[origin] || now.Before(p.ExpiresAt) || now.Before(p.NextTry) {
+				return p, err
+			}
+		}
+		fetched[origin] = true
+		return keeper.Fresh(ctx, origin, by)
+	}
+}
+
+func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
+	if flags.json {
+		return printJSON(w, v)
+	}
+	if flags.robots != "" {
+		v.RobotsURL = flags.robots
+		if flags.robots == "-" {
+			v.RobotsURL = "standard input"
+		}
+	}
+	who, why := printable.Line(v.Agent), printable.Line(v.Why())
+	if v.Identity != identity.DefaultName {
+		who += ", identity " + printable.Line(v.Identity)
+	}
+	if v.Judgment != gate.Allowed && v.Admits() {
+		why += "; in mode report it is let through"
+	}
+	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, who, why)
+	return err
+}
+
+// printJSON prints v as one line of JSON that a terminal may show.
+func printJSON(w io.Writer, v any) error {
+	text, err := printable.Marshal(v)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// readRobots reads the file that stands in for the live one, as far as the live
+// one would be read.
+func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, error) {
+	from := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading robots.txt: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	body, err := policy.Read(from, maxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading robots.txt: %w", err)
+	}
+	return robots.Parse(body), nil
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+)
+
+// The exit codes of run that are not its command's own, as env(1) and shells have
+// them.
+const (
+	exitProxy         = 125 // the proxy could not start
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalled     = 128 // and the signal's number
+)
+
+// heed has the signals that are for the command come by a channel, until stop is
+// called, instead of ending this process. What whoever started it has it ignore,
+// as nohup does, stays ignored, by the command too.
+func heed() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 16)
+	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
+	// A reader of standard error that leaves ends neither the proxy nor its exit code.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// supervise runs a command to its end with the signals that come for this process
+// passed on to it. It returns its exit code, with an error where it could not be
+// started. A signal that has come before it is the end of both.
+func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
+	select {
+	case s := <-signals:
+		return exitSignalled + int(s.(syscall.Signal)), nil
+	default:
+	}
+	// The kernel ties a child to the thread that started it (see apart).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	apart(child)
+	if err := child.Start(); err != nil {
+		return startCode(err), startError(child.Args[0], err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		child.Wait() // the state says how it ended
+	}()
+	for {
+		select {
+		case s := <-signals:
+			if !fromTerminal(s) {
+				child.Process.Signal(s) // fails if it has just ended
+			}
+		case <-ended:
+			return endCode(child.ProcessState), nil
+		}
+	}
+}
+
+// startCode is the exit code for a command that could not be started.
+func startCode(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitNotExecutable
+}
+
+func startError(name string, err error) error {
+	err = fmt.Errorf("starting %s: %w", name, err)
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = fmt.Errorf("%w; begin a shell script with the line #!/bin/sh", err)
+	}
+	return err
+}
+
+func endCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitSignalled + int(status.Signal())
+	}
+	return state.ExitCode()
+}

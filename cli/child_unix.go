@@ -1,0 +1,46 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// passedOn are the signals by which people and programs speak to a process.
+var passedOn = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// apart sees to it that a signal reaches the child once. Where there is a terminal,
+// the child is in our process group, so that Ctrl-Z and job control work, and what
+// the terminal sends is not passed on. Elsewhere the child has a group of its own:
+// a signal to ours is passed on like one to this process alone.
+func apart(child *exec.Cmd) {
+	child.SysProcAttr = endsWithParent()
+	child.SysProcAttr.Setpgid = foreground() < 0
+}
+
+// fromTerminal reports whether the terminal has sent the signal, and so to the child
+// as well. Nothing tells it from one that was sent by kill to this process alone.
+func fromTerminal(s os.Signal) bool {
+	return (s == syscall.SIGINT || s == syscall.SIGQUIT) && foreground() == unix.Getpgrp()
+}
+
+// foreground is the process group to which the terminal sends its signals, -1 if
+// this process has no terminal.
+func foreground() int {
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return -1
+	}
+	defer terminal.Close()
+	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return -1
+	}
+	return group
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// connections are n of them to a listener, by their clients' ends.
+func connections(t testing.TB, network, address string, n int) (clients []net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for range n {
+		client, err := net.Dial(network, net.JoinHostPort(address, port))
+		must(t, err)
+		t.Cleanup(func() { client.Close() })
+		server, err := l.Accept()
+		must(t, err)
+		t.Cleanup(func() { server.Close() })
+		clients = append(clients, client)
+	}
+	return clients
+}
+
+func ends(conn net.Conn) (client, server netip.AddrPort) {
+	return conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+}
+
+func TestSocketOwner(t *testing.T) {
+	owner := func(client, server netip.AddrPort) string {
+		uid, err := socketOwner(client, server)
+		if err != nil {
+			return err.Error()
+		}
+		return strconv.Itoa(int(uid))
+	}
+	own := strconv.Itoa(os.Geteuid())
+	conns := connections(t, "tcp", "127.0.0.1", 3)
+	client, server := ends(conns[0])
+	if got := owner(client, server); got != own {
+		t.Errorf("of an open one: %s", got)
+	}
+	if got := owner(netip.AddrPortFrom(netip.AddrFrom16(client.Addr().As16()), client.Port()), server); got != own {
+		t.Errorf("of one in IPv6 notation: %s", got)
+	}
+	must(t, conns[0].(*net.TCPConn).CloseWrite())
+	if got := owner(client, server); got != own {
+		t.Errorf("of one that says no more: %s", got)
+	}
+	const closed = "it has been closed"
+	must(t, conns[0].Close())
+	if got := owner(client, server); got != closed {
+		t.Errorf("of a closed one: %s", got)
+	}
+	client, server = ends(conns[1])
+	if got := owner(netip.AddrPortFrom(client.Addr(), 1), server); got != closed {
+		t.Errorf("of none: %s", got)
+	}
+	if got := owner(server, netip.AddrPortFrom(client.Addr(), 1)); got != closed {
+		t.Errorf("of a listener: %s", got)
+	}
+	if got := owner(netip.MustParseAddrPort("[::1]:80"), server); !strings.Contains(got, "IPv4") {
+		t.Errorf("over IPv6: %s", got)
+	}
+}
+
+// A client such as Java's speaks IPv4 by a socket for IPv6.
+func TestOwnerOfASocketForBoth(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	server := l.Addr().(*net.TCPAddr).AddrPort()
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	must(t, unix.Connect(fd, &unix.SockaddrInet6{Addr: server.Addr().As16(), Port: int(server.Port())}))
+	name, err := unix.Getsockname(fd)
+	must(t, err)
+	client := netip.AddrPortFrom(server.Addr(), uint16(name.(*unix.SockaddrInet6).Port))
+	if uid, err := socketOwner(client, server); err != nil || int(uid) != os.Geteuid() {
+		t.Errorf("got %d, %v", uid, err)
+	}
+}
+
+// Users count for as long as they have a process that descends from this one.
+func TestDescendantUsers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may run a command as another user")
+	}
+	const uid = 65531
+	if slices.Contains(descendantUsers(os.Getpid()), uid) {
+		t.Fatal("there is such a process already")
+	}
+	child := exec.Command("sh", "-c", "setpriv --reuid=65531 --clear-groups sh -c 'echo ready; read line'; read line")
+	input, err := child.StdinPipe()
+	must(t, err)
+	out, err := child.StdoutPipe()
+	must(t, err)
+	must(t, child.Start())
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it is ready
+		t.Fatal(err)
+	}
+	if !slices.Contains(descendantUsers(os.Getpid()), uid) {
+		t.Error("a grandchild is not found")
+	}
+	if slices.Contains(descendantUsers(1<<30), uid) {
+		t.Error("it is found to descend from nobody")
+	}
+	io.WriteString(input, "\n\n")
+	must(t, child.Wait())
+	if slices.Contains(descendantUsers(os.Getpid()), uid) {
+		t.Error("it has ended, and counts")
+	}
+}
+
+// What it costs to know whose a connection is, among many.
+func BenchmarkSocketOwner(b *testing.B) {
+	for _, n := range []int{1, 400} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			client, server := ends(connections(b, "tcp", "127.0.0.1", n)[n/2])
+			for b.Loop() {
+				socketOwner(client, server)
+			}
+		})
+	}
+}

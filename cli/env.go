@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+)
+
+func envCommand() *cobra.Command {
+	settings := append([]setting{listenSettings[0]}, commonSettings...)
+	cmd := &cobra.Command{
+		Use:   "env [--shell sh|fish|powershell|dotenv]",
+		Short: "Print the variables that point clients at a running proxy",
+		Long: `Print the variables that point every client at a running "robotsproxy serve" and
+have it trust the CA. They are those that "robotsproxy run" gives its command.
+Give it the same configuration as serve, so that it names the same address and CA.
+A user, by which an identity knows its clients, goes before the host, as in the
+last example.`,
+		Example: `  eval "$(robotsproxy env)"                               # sh, bash, zsh
+  robotsproxy env --shell fish | source                   # fish
+  robotsproxy env --shell powershell | Invoke-Expression  # PowerShell
+  robotsproxy env --shell dotenv > proxy.env              # docker run --env-file, compose, systemd
+  eval "$(robotsproxy env | sed 's|http://|&images:x@|')" # as the user images`,
+		Args: cobra.NoArgs,
+	}
+	addSettings(cmd, settings...)
+	shell := cmd.Flags().String("shell", "sh", "for which shell to write: sh, fish, powershell or dotenv")
+	cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish", "powershell", "dotenv"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		line, ok := shells[*shell]
+		if !ok {
+			return exit{exitUsage, fmt.Errorf("--shell: %q is none of sh, fish, powershell, dotenv", *shell)}
+		}
+		cfg, err := loadConfig(cmd, config.Default(), settings...)
+		if err != nil {
+			return err
+		}
+		variables, warnings, err := serveVariables(cfg)
+		if err != nil {
+			return err
+		}
+		for _, warning := range warnings {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s\n", warning)
+		}
+		for _, v := range variables {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), line(v)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+// serveVariables are those for clients of the proxy that serves by cfg.
+func serveVariables(cfg config.Config) (variables []variable, warnings []string, err error) {
+	address := reachable(cfg.Listen)
+	if strings.HasSuffix(address, ":0") {
+		return nil, nil, errors.New("the proxy listens on any free port; name the one that it has with --listen")
+	}
+	ca, err := openCA(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := trustFolder(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	trust, err := shellTrust(ca, folder, os.Getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	warnings = trust.Warnings
+	if cfg.Clients.Htpasswd != "" {
+		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables do not name; "+
+			"to have them do: robotsproxy env | sed 's|http://|&USER:PASSWORD@|'")
+	}
+	return clientVariables(address, trust, os.Getenv), warnings, nil
+}
+
+// shells says how each of them sets a variable for the programs that it starts.
+var shells = map[string]func(variable) string{
+	"sh": func(v variable) string {
+		return "export " + v.name + "='" + strings.ReplaceAll(v.value, "'", `'\''`) + "'"
+	},
+	"fish": func(v variable) string {
+		return "set -gx " + v.name + " '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v.value) + "'"
+	},
+	"powershell": func(v variable) string {
+		return "$env:" + v.name + " = '" + strings.ReplaceAll(v.value, "'", "''") + "'"
+	},
+	// Readers of such files agree on values without quotes, spaces included; those of
+	// containers know no quotes at all.
+	"dotenv": func(v variable) string {
+		if v.value == strings.TrimSpace(v.value) && !strings.ContainsAny(v.value, "\"'`$\\#\n") {
+			return v.name + "=" + v.value
+		}
+		return v.name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(v.value) + `"`
+	},
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+	"robotsproxy/internal/printable"
+	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
+)
+
+func historyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "history [flags] ORIGIN",
+		Short: "Show the distinct robots.txt versions seen for an origin",
+		Long: `Show the distinct robots.txt versions seen for an origin, the newest first, with
+the times between which each was seen and what it changed. ORIGIN is
+scheme://host[:port], or any URL there. It asks no site. Exit code: 0 there is a
+history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
+		Example: `  robotsproxy history https://example.com
+  robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
+		Args: cobra.ExactArgs(1),
+	}
+	addSettings(cmd, commonSettings...)
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON object, with the texts")
+	cmd.RunE = runs(func(cmd *cobra.Command, args []string) error {
+		target, err := robots.ParseTarget(args[0])
+		if err != nil {
+			return exit{exitUsage, fmt.Errorf("%s: %w", args[0], err)}
+		}
+		base := config.Default()
+		base.Log.Level = "error"
+		cfg, err := loadConfig(cmd, base, commonSettings...)
+		if err != nil {
+			return err
+		}
+		history, err := readHistory(cmd.Context(), cfg, target.Origin, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if len(history.Versions) == 0 {
+			return fmt.Errorf("%[1]s has given no robots.txt yet; robotsproxy check %[1]s/ fetches it, --data-dir names the policies of another robotsproxy", history.Origin)
+		}
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), history)
+		}
+		return printHistory(cmd.OutOrStdout(), history)
+	})
+	return cmd
+}
+
+func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (policy.History, error) {
+	h, err := openHouse(ctx, cfg, stderr)
+	if err != nil {
+		return policy.History{}, err
+	}
+	defer h.Close()
+	return h.keeper.History(ctx, origin)
+}
+
+// printHistory prints each version with what it changed, and the oldest as it
+// was.
+func printHistory(w io.Writer, h policy.History) error {
+	if _, err := fmt.Fprintln(w, h.Origin); err != nil {
+		return err
+	}
+	for i, v := range h.Versions {
+		content := v.Diff
+		if i == len(h.Versions)-1 {
+			content = v.Text
+		}
+		if content != "" && !strings.HasSuffix(content, "\n") {
+			content += "\n"
+		}
+		sum := v.SHA256
+		if sum == "" {
+			sum = "no robots.txt"
+		}
+		_, err := fmt.Fprintf(w, "\nseen %s to %s  status %d  %s\n%s",
+			v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339), v.Status, sum, printable.Text(content))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

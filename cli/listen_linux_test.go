@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+// A connection is asked after as package net would have it.
+func TestListenNoticesClientsThatVanish(t *testing.T) {
+	l, err := listen("127.0.0.1:0", "--listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	usual, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer usual.Close()
+	for name, option := range map[string][2]int{
+		"SO_KEEPALIVE":  {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE},
+		"TCP_KEEPIDLE":  {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE},
+		"TCP_KEEPINTVL": {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
+		"TCP_KEEPCNT":   {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+	} {
+		got, want := accepted(t, l, option), accepted(t, usual, option)
+		if got != want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
+}
+
+// accepted is an option of a connection that a listener has taken.
+func accepted(t *testing.T, l net.Listener, option [2]int) (value int) {
+	t.Helper()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { value, err = syscall.GetsockoptInt(int(fd), option[0], option[1]) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

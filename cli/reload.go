@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/config"
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/pace"
+	"robotsproxy/robots/policy"
+)
+
+// reloader puts another configuration in the place of the one that a proxy serves
+// by, without losing a request.
+type reloader struct {
+	load   func() (config.Config, error)
+	log    zerolog.Logger
+	reopen func() error // the log's file
+	gate   *gate.Gate
+	pacer  *pace.Pacer
+	keeper *policy.Keeper
+	server *proxy.Server
+
+	mu      sync.Mutex
+	started config.Config // by which it was started
+	current config.Config
+}
+
+// reload opens the log's file anew and reads the configuration again. An invalid one is refused: then the old one
+// stays, and the error says why. What cannot change while the proxy runs stays too,
+// and is named in the log.
+func (r *reloader) reload() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.reopen(); err != nil {
+		r.log.Error().Err(err).Msg("the log goes on in its old file")
+	}
+	err := r.apply()
+	if err != nil {
+		r.log.Error().Err(err).Msg("the configuration is invalid and was not reloaded: the old one stays")
+		return err
+	}
+	if keys := r.current.NeedsRestart(r.started); len(keys) > 0 {
+		r.log.Warn().Strs("keys", keys).Msg("the configuration was reloaded, but these keys need a restart")
+		return nil
+	}
+	r.log.Info().Msg("the configuration was reloaded")
+	return nil
+}
+
+func (r *reloader) apply() error {
+	cfg, err := r.load()
+	if err != nil {
+		return err
+	}
+	level, err := zerolog.ParseLevel(string(cfg.Log.Level))
+	if err != nil {
+		return fmt.Errorf("log.level: %w", err)
+	}
+	if err := r.gate.SetRules(cfg.Rules()); err != nil {
+		return err
+	}
+	if err := r.server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
+		return err
+	}
+	r.server.SetStallTimeout(cfg.Limits.StallTimeout)
+	r.keeper.SetOptions(cfg.Robots.Options)
+	r.pacer.SetOptions(cfg.Pace)
+	zerolog.SetGlobalLevel(level)
+	for _, warning := range cfg.Warnings() {
+		r.log.Warn().Msg(warning.Error())
+	}
+	r.current = cfg
+	return nil
+}
+
+// grace is how long requests in flight may take to end.
+func (r *reloader) grace() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current.ShutdownGrace
+}
+
+// onHangup reloads at each SIGHUP until ctx ends.
+func (r *reloader) onHangup(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(hangup)
+		for {
+			select {
+			case <-hangup:
+				r.reload()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// lockFolder locks a folder of this user's own, which must not be a symbolic link.
+// The system takes the lock back when the process ends, however it ends.
+func lockFolder(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockOpenFolder(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func lockOpenFolder(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		return fs.ErrPermission
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return errFolderTaken
+	}
+	if err != nil {
+		return err
+	}
+	// Who held it before may have removed it.
+	if now, err := os.Lstat(f.Name()); err != nil || !os.SameFile(info, now) {
+		return fs.ErrNotExist
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(suite{m}, map[string]func(){"robotsproxy": func() { os.Exit(Main()) }})
+}
+
+// suite looks for goroutines that the tests left behind.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	code := s.m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// TestCommands runs the scripts in testdata/script. Besides testscript's own
+// commands they have:
+//
+//	exits CODE COMMAND…   the command ends with that exit code
+//	fetched N             $SITE has been asked N times for its robots.txt
+//	serves STATUS|TEXT    what $SITE answers from now on; TEXT as in a Go string
+//
+// and the variables SITE, a web site whose robots.txt is in testdata/robots;
+// DOWN, one that refuses connections; and TAKEN, an address that is in use.
+func TestCommands(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"fetched": fetched,
+			"serves":  serves,
+		},
+		Setup: func(env *testscript.Env) error {
+			site := newScriptSite()
+			env.Defer(site.Close)
+			env.Values[scriptSiteKey{}] = site
+			taken, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { taken.Close() })
+			env.Setenv("SITE", site.URL)
+			env.Setenv("DOWN", "http://"+deadAddress)
+			env.Setenv("TAKEN", taken.Addr().String())
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("TZ", "America/New_York")             // times are in UTC all the same
+			env.Setenv("GORACE", "atexit_sleep_ms=10")       // a second is the default
+			env.Setenv("http_proxy", "http://"+deadAddress)  // not ours to heed
+			env.Setenv("https_proxy", "http://"+deadAddress) // in a sidecar it is this proxy
+			return nil
+		},
+	})
+}
+
+// deadAddress is one where nobody listens: a port that only the superuser may
+// take, and that no service has.
+const deadAddress = "127.0.0.1:1"
+
+//go:embed testdata/robots/shop.txt
+var robotsTxt string
+
+type scriptSiteKey struct{}
+
+type scriptSite struct {
+	*httptest.Server
+	fetches atomic.Int32
+	status  atomic.Int32
+	text    atomic.Value // of robots.txt
+}
+
+func newScriptSite() *scriptSite {
+	s := &scriptSite{}
+	s.status.Store(http.StatusOK)
+	s.text.Store(robotsTxt)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/robots.txt" {
+			http.Error(w, "check asks for no page", http.StatusTeapot)
+			return
+		}
+		s.fetches.Add(1)
+		w.WriteHeader(int(s.status.Load()))
+		io.WriteString(w, s.text.Load().(string))
+	}))
+	return s
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func fetched(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: fetched N")
+	}
+	if got := strconv.Itoa(int(ts.Value(scriptSiteKey{}).(*scriptSite).fetches.Load())); got != args[0] {
+		ts.Fatalf("robots.txt has been asked for %s times, want %s", got, args[0])
+	}
+}
+
+func serves(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serves STATUS|TEXT")
+	}
+	site := ts.Value(scriptSiteKey{}).(*scriptSite)
+	if status, err := strconv.Atoi(args[0]); err == nil {
+		site.status.Store(int32(status))
+		return
+	}
+	text, err := strconv.Unquote(`"` + args[0] + `"`)
+	ts.Check(err)
+	site.text.Store(text)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

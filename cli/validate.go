@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"robotsproxy/config"
+)
+
+func validateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate --config FILE",
+		Short: "Say what is wrong with a configuration",
+		Long: `Say all that is wrong with a configuration, one mistake a line: file, line, column and
+the mend. What is valid and would still refuse requests for nothing is a warning.
+Exit code: 0 it is valid, 2 it is not.`,
+		Example: `  robotsproxy validate --config robotsproxy.yaml`,
+		Args:    cobra.NoArgs,
+	}
+	addSettings(cmd)
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		file, _, given := lookup(cmd, configFlag)
+		if !given {
+			return exit{exitUsage, errors.New("no configuration to validate; name one with --config FILE")}
+		}
+		cfg, err := loadConfig(cmd, config.Default())
+		if err != nil {
+			return err
+		}
+		for _, warning := range cfg.Warnings() {
+			fmt.Fprintln(cmd.ErrOrStderr(), config.Error{Place: warning.Place, Message: "warning: " + warning.Message})
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", file)
+		return nil
+	})
+	return cmd
+}

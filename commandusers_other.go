@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "net/netip"
-
-// onlyCommandUsers is nil: these systems don't tell whose a connection is.
-func onlyCommandUsers() func(client, proxy netip.AddrPort) error { return nil }

@@ -1,0 +1,225 @@
+// Package architecture keeps the picture of the packages that the README draws: which
+// there are, which may import which and why, and which alone may use a library.
+package architecture
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// arrows are the imports that there are between our packages, each with the reason why it
+// is there. The command line, which wires all of them up, may import any; cli/ and main.go
+// need no arrows.
+var arrows = map[string]map[string]string{
+	"config": {
+		"certs":          "the options of https",
+		"proxy":          "the options of clients, https and limits",
+		"proxy/admin":    "the token's type",
+		"proxy/gate":     "the options of log and overrides",
+		"proxy/identity": "the options of identities",
+		"proxy/pace":     "the options of pace",
+		"robots/policy":  "the options of robots",
+		"robots/store":   "the options of cache",
+	},
+	"proxy": {
+		"certs":              "it ends TLS with leaf certificates",
+		"internal/loopback":  "it says which clients are on this machine",
+		"internal/printable": "its answers show what sites and clients wrote",
+		"proxy/gate":         "every request is judged there",
+		"proxy/identity":     "host globs, and who a client says it is",
+		"robots":             "targets and origins",
+	},
+	"proxy/admin": {
+		"internal/printable": "JSON shows what sites and clients wrote",
+		"proxy/gate":         "it shows verdicts and decisions",
+		"proxy/identity":     "it shows identities",
+		"robots":             "it parses origins and targets, and shows rules",
+		"robots/policy":      "it shows policies and their history",
+	},
+	"proxy/gate": {
+		"internal/printable": "log lines and verdicts show what sites and clients wrote",
+		"proxy/identity":     "it asks who is asking",
+		"proxy/pace":         "it has requests wait for their turn",
+		"robots":             "it matches paths",
+		"robots/policy":      "it asks what an origin allows",
+	},
+	"proxy/identity": {
+		"robots": "one normal form of hosts and origins, and product tokens",
+	},
+	"robots/policy": {
+		"internal/loopback": "a fetch may go where its client may",
+		"robots":            "it parses what it fetches",
+		"robots/store":      "the type of its records",
+	},
+}
+
+// leaves are the packages that import nothing of ours.
+var leaves = []string{"robots", "robots/store", "proxy/pace", "certs", "internal/loopback", "internal/printable"}
+
+// usersOf says which packages alone may import a library.
+var usersOf = map[string][]string{
+	"github.com/elazarl/goproxy":         {"proxy"},
+	"github.com/spf13/cobra":             {"cli"},
+	"github.com/goccy/go-yaml":           {"config"},
+	"modernc.org/sqlite":                 {"robots/store"},
+	"github.com/dgraph-io/ristretto":     {"robots/policy"},
+	"github.com/redis/go-redis":          {"robots/store", "proxy/pace"},
+	"github.com/jlaffaye/ftp":            {"proxy"},
+	"software.sslmate.com/src/go-pkcs12": {"certs"},
+}
+
+// pure are the imports of robots, which does no I/O and knows no clock.
+var pure = []string{
+	"bytes", "cmp", "errors", "fmt", "golang.org/x/net/idna", "iter", "maps", "math", "math/bits",
+	"net/netip", "slices", "sort", "strconv", "strings", "sync", "time", "unicode", "unicode/utf8", "unsafe",
+}
+
+// goPackage is what `go list -json` says of a package.
+type goPackage struct {
+	Dir, ImportPath, Doc string
+	GoFiles, Imports     []string
+}
+
+// path is the package's folder in the repository; "" for the program.
+func (p goPackage) path() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, "robotsproxy"), "/")
+}
+
+// packages are those of the product.
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	list := exec.Command("go", "list", "-C", filepath.Join("..", ".."), "-json=Dir,ImportPath,Doc,GoFiles,Imports", "./...")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	var all []goPackage
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestEveryImportIsAnArrow(t *testing.T) {
+	for _, p := range packages(t) {
+		path := p.path()
+		if path == "" || path == "cli" {
+			continue
+		}
+		reasons, known := arrows[path]
+		if !known && !slices.Contains(leaves, path) {
+			t.Errorf("package %s is not in the picture", path)
+		}
+		for _, imported := range p.Imports {
+			if ours, found := strings.CutPrefix(imported, "robotsproxy/"); found && reasons[ours] == "" {
+				t.Errorf("%s imports %s; it may import %q", path, ours, slices.Sorted(maps.Keys(reasons)))
+			}
+		}
+	}
+}
+
+func TestEveryArrowIsAnImport(t *testing.T) {
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		imports[p.path()] = p.Imports
+	}
+	for path, reasons := range arrows {
+		for imported := range reasons {
+			if !slices.Contains(imports[path], "robotsproxy/"+imported) {
+				t.Errorf("%s imports %s no more: take the arrow out", path, imported)
+			}
+		}
+	}
+	for _, path := range leaves {
+		if _, exists := imports[path]; !exists {
+			t.Errorf("there is no package %s any more", path)
+		}
+	}
+}
+
+func TestOnlyCommandLineImportsConfig(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains(p.Imports, "robotsproxy/config") && p.path() != "cli" {
+			t.Errorf("%s imports config", p.path())
+		}
+	}
+}
+
+func TestLibrariesHaveTheirUsers(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			for library, users := range usersOf {
+				if imported != library && !strings.HasPrefix(imported, library+"/") {
+					continue
+				}
+				used[library+" "+p.path()] = true
+				if !slices.Contains(users, p.path()) {
+					t.Errorf("%s imports %s, which only %q may", p.path(), imported, users)
+				}
+			}
+			if p.path() == "robots" && !slices.Contains(pure, imported) {
+				t.Errorf("robots imports %s; it is a language, so it may import only %v", imported, pure)
+			}
+		}
+	}
+	for library, users := range usersOf {
+		for _, user := range users {
+			if !used[library+" "+user] {
+				t.Errorf("%s uses %s no more", user, library)
+			}
+		}
+	}
+}
+
+func TestRobotsReadsNoClock(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.path() != "robots" {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if f, ok := call.Fun.(*ast.SelectorExpr); ok && isName(f.X, "time") && !isName(f.Sel, "Duration") {
+						t.Errorf("%s calls time.%s; time is there for durations alone", name, f.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func isName(n ast.Expr, name string) bool {
+	id, ok := n.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMain has the test's program play the roles that it starts itself in.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// Every case is measured in small, with what is there on any machine.
+func TestSmoke(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "robotsproxy")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = "../../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	var out, progress bytes.Buffer
+	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy|robotsproxy, logging|goproxy|ReverseProxy)$"}, &out, &progress)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	t.Logf("%s", &out)
+	for _, c := range benchCases() {
+		for _, k := range kinds("", nil)[:4] {
+			if _, ok := c.measures(&k); ok && !strings.Contains(section(out.String(), c.name), "\n| "+k.name+" |") {
+				t.Errorf("%s: there is nothing of %s", c.name, k.name)
+			}
+		}
+	}
+	for _, name := range []string{halfLoad, plainDown, secureDown, "memory", "goal"} {
+		if !strings.Contains(out.String(), "\n| "+name) {
+			t.Errorf("there is no table of %s", name)
+		}
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// section is the table that begins with name.
+func section(report, name string) string {
+	_, table, _ := strings.Cut(report, "\n| "+name)
+	table, _, _ = strings.Cut(table, "\n\n")
+	return table
+}

@@ -1,0 +1,398 @@
+package configs
+
+import (
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// cluster is what the manifests make.
+type cluster struct {
+	text        string // all of them
+	configMaps  map[string]*corev1.ConfigMap
+	deployments []*appsv1.Deployment
+	jobs        []*batchv1.Job
+	cronJobs    []*batchv1.CronJob
+	services    []*corev1.Service
+	budgets     []*policyv1.PodDisruptionBudget
+	policies    []*networkingv1.NetworkPolicy
+}
+
+// manifests reads all that kubernetes/ has, as strictly as an API server does with
+// --validate=strict. A kind that is not known here is a failure.
+func manifests(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{configMaps: map[string]*corev1.ConfigMap{}}
+	files, err := filepath.Glob(filepath.Join(examples, "kubernetes", "*.yaml"))
+	must(t, err)
+	if len(files) == 0 {
+		t.Fatal("there are no manifests")
+	}
+	for _, file := range files {
+		text := readFile(t, file)
+		c.text += text
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			object, err := yaml.YAMLToJSONStrict([]byte(document + "\n"))
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if string(object) != "null" {
+				c.add(t, file, object)
+			}
+		}
+	}
+	return c
+}
+
+func (c *cluster) add(t *testing.T, file string, object []byte) {
+	t.Helper()
+	var kind metav1.TypeMeta
+	must(t, json.UnmarshalCaseSensitivePreserveInts(object, &kind))
+	var into any
+	switch kind.APIVersion + " " + kind.Kind {
+	case "v1 ConfigMap":
+		m := &corev1.ConfigMap{}
+		into = m
+		defer func() { c.configMaps[m.Name] = m }()
+	case "v1 Service":
+		into = appended(&c.services)
+	case "apps/v1 Deployment":
+		into = appended(&c.deployments)
+	case "batch/v1 Job":
+		into = appended(&c.jobs)
+	case "batch/v1 CronJob":
+		into = appended(&c.cronJobs)
+	case "policy/v1 PodDisruptionBudget":
+		into = appended(&c.budgets)
+	case "networking.k8s.io/v1 NetworkPolicy":
+		into = appended(&c.policies)
+	default:
+		t.Fatalf("%s: the kind %v is not known here", file, kind)
+	}
+	strict, err := json.UnmarshalStrict(object, into)
+	must(t, err)
+	for _, err := range strict {
+		t.Errorf("%s: %s: %v", file, kind.Kind, err)
+	}
+}
+
+// appended is a new element of a list.
+func appended[T any](list *[]*T) *T {
+	element := new(T)
+	*list = append(*list, element)
+	return element
+}
+
+// pods are the templates of all pods, by the names of what makes them.
+func (c *cluster) pods() map[string]corev1.PodTemplateSpec {
+	pods := map[string]corev1.PodTemplateSpec{}
+	for _, d := range c.deployments {
+		pods["Deployment "+d.Name] = d.Spec.Template
+	}
+	for _, j := range c.jobs {
+		pods["Job "+j.Name] = j.Spec.Template
+	}
+	for _, j := range c.cronJobs {
+		pods["CronJob "+j.Name] = j.Spec.JobTemplate.Spec.Template
+	}
+	return pods
+}
+
+func containers(pod corev1.PodTemplateSpec) []corev1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+// named is a pod's container, and an empty one if there is none.
+func named(pod corev1.PodTemplateSpec, name string) corev1.Container {
+	all := containers(pod)
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return corev1.Container{}
+}
+
+// kubernetesSetups are a scraper with a sidecar, and one with the proxies of a
+// Deployment.
+func kubernetesSetups(t *testing.T) []setup {
+	t.Helper()
+	c := manifests(t)
+	pods := c.pods()
+	sidecar, fleet := pods["CronJob scraper"], pods["Deployment robotsproxy"]
+	return []setup{
+		c.setup(t, "kubernetes, sidecar", sidecar, sidecar),
+		c.setup(t, "kubernetes, fleet", fleet, pods["Job scraper"]),
+	}
+}
+
+func (c *cluster) setup(t *testing.T, name string, proxyPod, scraperPod corev1.PodTemplateSpec) setup {
+	t.Helper()
+	proxy, scraper := named(proxyPod, "robotsproxy"), named(scraperPod, "scraper")
+	config, _ := imageConfig(t)
+	s := setup{
+		name: name, etc: path.Dir(config), config: path.Base(config), caFiles: map[string]string{},
+		environment: map[string]string{"REDIS_URL": "redis://127.0.0.1:1/0"}, // where none is
+		health:      proxy.StartupProbe.Exec.Command,
+		grace:       c.grace(proxyPod, proxy),
+		scraper:     map[string]string{},
+	}
+	c.mount(&s, proxyPod, proxy)
+	s.trust = settingsOf(t, s.files[s.config]).HTTPS.TrustDir
+	for _, v := range proxy.Env {
+		if v.ValueFrom == nil {
+			s.environment[v.Name] = v.Value
+		}
+	}
+	for _, from := range scraper.EnvFrom {
+		maps.Copy(s.scraper, c.configMaps[from.ConfigMapRef.Name].Data)
+	}
+	for _, m := range scraper.VolumeMounts {
+		if m.Name == "trust" {
+			s.scraperTrust = m.MountPath
+		}
+	}
+	return s
+}
+
+// mount finds the files in the folder of the proxy's configuration.
+func (c *cluster) mount(s *setup, pod corev1.PodTemplateSpec, proxy corev1.Container) {
+	for _, m := range proxy.VolumeMounts {
+		for _, v := range pod.Spec.Volumes {
+			switch {
+			case m.Name != v.Name || m.MountPath != s.etc:
+			case v.ConfigMap != nil:
+				s.files = c.configMaps[v.ConfigMap.Name].Data
+			case v.Projected != nil:
+				for _, source := range v.Projected.Sources {
+					if source.ConfigMap != nil {
+						s.files = c.configMaps[source.ConfigMap.Name].Data
+					}
+					if source.Secret != nil {
+						for _, item := range source.Secret.Items {
+							s.caFiles[item.Path] = item.Key
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// grace is how long the proxy has from SIGTERM on: preStop is over then.
+func (c *cluster) grace(pod corev1.PodTemplateSpec, proxy corev1.Container) time.Duration {
+	seconds := *pod.Spec.TerminationGracePeriodSeconds
+	if proxy.Lifecycle != nil {
+		seconds -= proxy.Lifecycle.PreStop.Sleep.Seconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func TestConfigMapsAreTheExamples(t *testing.T) {
+	c := manifests(t)
+	for name, file := range map[string]string{"robotsproxy-sidecar": "sidecar.yaml", "robotsproxy": "fleet.yaml"} {
+		if m := c.configMaps[name]; m == nil || m.Data["config.yaml"] != read(t, file) {
+			t.Errorf("the ConfigMap %s is not %s", name, file)
+		}
+	}
+}
+
+func TestPodsAreRestricted(t *testing.T) {
+	for name, pod := range manifests(t).pods() {
+		spec := pod.Spec
+		if s := spec.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot ||
+			s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s is not run as non-root with the runtime's seccomp profile", name)
+		}
+		if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+			t.Errorf("%s has a service account's token", name)
+		}
+		for _, c := range containers(pod) {
+			s := c.SecurityContext
+			switch {
+			case s == nil, s.ReadOnlyRootFilesystem == nil, !*s.ReadOnlyRootFilesystem:
+				t.Errorf("%s, %s: the root file system can be written", name, c.Name)
+			case s.AllowPrivilegeEscalation == nil, *s.AllowPrivilegeEscalation, s.Capabilities == nil,
+				!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}), len(s.Capabilities.Add) > 0:
+				t.Errorf("%s, %s may have capabilities", name, c.Name)
+			}
+		}
+	}
+}
+
+// The CA's key is in a Secret, or where the proxy keeps its data.
+func TestNoPodButTheProxysHasTheKey(t *testing.T) {
+	for name, pod := range manifests(t).pods() {
+		private := []string{}
+		for _, m := range named(pod, "robotsproxy").VolumeMounts {
+			if m.Name != "trust" {
+				private = append(private, m.Name)
+			}
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.Secret != nil || v.Projected != nil {
+				private = append(private, v.Name)
+			}
+		}
+		for _, c := range containers(pod) {
+			if c.Name == "robotsproxy" {
+				continue
+			}
+			for _, m := range c.VolumeMounts {
+				if slices.Contains(private, m.Name) || !m.ReadOnly {
+					t.Errorf("%s: %s has the volume %s (read-only: %v)", name, c.Name, m.Name, m.ReadOnly)
+				}
+			}
+			for _, v := range c.Env {
+				if v.ValueFrom != nil && v.ValueFrom.SecretKeyRef != nil {
+					t.Errorf("%s: %s has a secret in %s", name, c.Name, v.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestSidecarStartsFirst(t *testing.T) {
+	pod := manifests(t).pods()["CronJob scraper"]
+	proxy := named(pod, "robotsproxy")
+	if len(pod.Spec.InitContainers) != 1 || pod.Spec.InitContainers[0].Name != proxy.Name ||
+		proxy.RestartPolicy == nil || *proxy.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		t.Error("the proxy is no native sidecar")
+	}
+}
+
+// Whatever a probe runs is the program of the image, and one of its commands.
+func TestProbesRunTheProgram(t *testing.T) {
+	entrypoint := imageSays(t, "ENTRYPOINT ")
+	for name, pod := range manifests(t).pods() {
+		c := named(pod, "robotsproxy")
+		if c.Name == "" {
+			continue
+		}
+		if c.StartupProbe == nil || c.ReadinessProbe == nil {
+			t.Errorf("%s has no startup or no readiness probe", name)
+		}
+		for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+			if probe == nil {
+				continue
+			}
+			if want := []string{strings.Trim(entrypoint, `["]`), "healthcheck"}; !slices.Equal(probe.Exec.Command, want) {
+				t.Errorf("%s: a probe runs %q, want %q", name, probe.Exec.Command, want)
+			}
+			if probe.TimeoutSeconds <= 5 {
+				t.Errorf("%s: a probe is ended after %d seconds, and healthcheck waits for 5", name, probe.TimeoutSeconds)
+			}
+		}
+	}
+}
+
+// What pods refer to is in the manifests, or is made by a command that they name.
+func TestReferencesLeadSomewhere(t *testing.T) {
+	c := manifests(t)
+	wantMade := func(kind, name string) {
+		if command := "kubectl create " + kind + " " + name + " "; kind == "configmap" && c.configMaps[name] != nil {
+			return
+		} else if !strings.Contains(c.text, "#   "+command) {
+			t.Errorf("nothing makes the %s %s", kind, name)
+		}
+	}
+	for _, pod := range c.pods() {
+		for _, v := range pod.Spec.Volumes {
+			if v.ConfigMap != nil {
+				wantMade("configmap", v.ConfigMap.Name)
+			}
+			if v.Projected == nil {
+				continue
+			}
+			for _, source := range v.Projected.Sources {
+				if source.ConfigMap != nil {
+					wantMade("configmap", source.ConfigMap.Name)
+				}
+				if source.Secret != nil {
+					wantMade("secret generic", source.Secret.Name)
+				}
+			}
+		}
+		for _, container := range containers(pod) {
+			for _, v := range container.Env {
+				if v.ValueFrom != nil {
+					wantMade("secret generic", v.ValueFrom.SecretKeyRef.Name)
+				}
+			}
+			for _, from := range container.EnvFrom {
+				wantMade("configmap", from.ConfigMapRef.Name)
+			}
+		}
+	}
+}
+
+func TestServiceLeadsToTheProxies(t *testing.T) {
+	c := manifests(t)
+	fleet := c.pods()["Deployment robotsproxy"]
+	service := c.services[0]
+	port := named(fleet, "robotsproxy").Ports[0]
+	if !maps.Equal(service.Spec.Selector, fleet.Labels) || !maps.Equal(c.deployments[0].Spec.Selector.MatchLabels, fleet.Labels) ||
+		!maps.Equal(c.budgets[0].Spec.Selector.MatchLabels, fleet.Labels) {
+		t.Error("the Service, the Deployment and its budget don't select the same pods")
+	}
+	if service.Spec.Ports[0].TargetPort.StrVal != port.Name || !strings.HasSuffix(settingsOf(t, read(t, "fleet.yaml")).Listen, ":8080") ||
+		port.ContainerPort != 8080 || service.Spec.Ports[0].Port != 8080 {
+		t.Error("the Service does not lead to the port of the proxies")
+	}
+	url := "http://" + service.Name + ":8080"
+	if got := c.configMaps["robotsproxy-env"].Data["http_proxy"]; got != url {
+		t.Errorf("the scraper's proxy is %s, want %s", got, url)
+	}
+}
+
+// The scraper's only ways out are the proxies, and DNS to find them.
+func TestScraperHasNoOtherWayOut(t *testing.T) {
+	c := manifests(t)
+	fleet, scraper := c.pods()["Deployment robotsproxy"], c.pods()["Job scraper"]
+	closed := false
+	for _, policy := range c.policies {
+		if !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			continue
+		}
+		closed = closed || maps.Equal(policy.Spec.PodSelector.MatchLabels, scraper.Labels)
+		for _, rule := range policy.Spec.Egress {
+			wantNarrow(t, rule, fleet.Labels)
+		}
+	}
+	if !closed {
+		t.Error("no policy closes the ways out of the scraper")
+	}
+}
+
+func wantNarrow(t *testing.T, rule networkingv1.NetworkPolicyEgressRule, fleet map[string]string) {
+	t.Helper()
+	if len(rule.To) != 1 || len(rule.Ports) == 0 || rule.To[0].PodSelector == nil || rule.To[0].IPBlock != nil {
+		t.Errorf("a way out leads further than to some pods' ports: %v", rule)
+		return
+	}
+	wantPort := int32(53)
+	if to := rule.To[0]; to.NamespaceSelector == nil {
+		wantPort = 8080
+		if !maps.Equal(to.PodSelector.MatchLabels, fleet) {
+			t.Errorf("a way out leads to the pods %v", to.PodSelector.MatchLabels)
+		}
+	} else if to.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "kube-system" {
+		t.Errorf("a way out leads to the namespace %v", to.NamespaceSelector)
+	}
+	for _, port := range rule.Ports {
+		if port.Port == nil || port.Port.IntVal != wantPort || port.EndPort != nil {
+			t.Errorf("a way out leads to the port %v, want %d", port.Port, wantPort)
+		}
+	}
+}

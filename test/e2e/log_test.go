@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Nobody has to read the log for requests to be answered.
+func TestLogThatNobodyReads(t *testing.T) {
+	w := start(t)
+	o := newOrigin(t, "http", shop(), nil)
+	resume := w.log.pause()
+	defer resume()
+	client := w.client(false)
+	long := strings.Repeat("x", 8000)
+	const many = 400
+	for i := range many {
+		resp, err := client.Get(fmt.Sprintf("%s/products/%d/%s", o.URL, i, long))
+		must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("request %d: %s", i, resp.Status)
+		}
+	}
+	if status, _ := w.get("/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: status %d", status)
+	}
+	lost, _ := strconv.Atoi(w.metric("robotsproxy_log_lines_lost_total"))
+	if lost == 0 {
+		t.Error("no lines are lost")
+	}
+	resume()
+	line := w.log.wait(t, w.exited, `"level":"warn"`, "lines of the log were lost")
+	line.want(t, "lines", lost)
+	w.curl(o.URL + "/products/last")
+	w.decision(o.URL + "/products/last")
+	if n := len(w.log.lines(`"message":"request"`)); n != many+1-lost {
+		t.Errorf("%d lines of %d are there, and %d are lost", n, many+1, lost)
+	}
+}
+
+// A reader of the log that leaves does not end the program.
+func TestLogWhoseReaderLeaves(t *testing.T) {
+	w := start(t)
+	o := newOrigin(t, "http", shop(), nil)
+	w.log.leave()
+	for range 3 {
+		if r := w.curl(o.URL + "/products/1"); r.status != http.StatusOK {
+			t.Errorf("status %d", r.status)
+		}
+	}
+	for lost := 0; lost == 0; { // it may take a line until the reader has left
+		w.curl(o.URL + "/products/1")
+		lost, _ = strconv.Atoi(w.metric("robotsproxy_log_lines_lost_total"))
+	}
+	w.stop()
+}
+
+// At SIGHUP the log goes on in a new file, also where the configuration is invalid.
+func TestLogIsRotated(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "log")
+	w.command = exec.Command(program, "serve", "--config", w.config, "--data-dir", w.dir, "--log-file", file,
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	must(t, w.command.Start())
+	t.Cleanup(func() { w.command.Process.Kill(); w.command.Wait() })
+	w.proxy = awaitLine(t, file, `"message":"serving"`)["listen"].(string)
+	o := newOrigin(t, "http", shop(), nil)
+	for i, config := range []string{"", "", "nobody: knows"} {
+		page := fmt.Sprintf("%s/products/%d", o.URL, i)
+		w.curl(page)
+		awaitLine(t, file, `"url":"`+page+`"`)
+		must(t, os.Rename(file, fmt.Sprintf("%s.%d", file, i)))
+		w.configure(config)
+		w.signal(syscall.SIGHUP)
+		awaitLine(t, file, "reloaded")
+	}
+	w.curl(o.URL + "/products/last")
+	awaitLine(t, file, `"url":"`+o.URL+`/products/last"`)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	w.signal(syscall.SIGTERM)
+	if err := w.command.Wait(); err != nil {
+		t.Error(err)
+	}
+	awaitLine(t, file, "stopping")
+}
+
+// awaitLine waits for a line of a log's file that holds all parts.
+func awaitLine(t *testing.T, file string, parts ...string) (line object) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		text, _ := os.ReadFile(file) // it may not be there yet
+		if found := linesWith(string(text), parts); len(found) > 0 {
+			must(t, json.Unmarshal([]byte(found[0]), &line))
+			return line
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no line with %q in %s:\n%s", parts, file, text)
+		}
+	}
+}

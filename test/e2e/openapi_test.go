@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// description is the API's own description, against which answers are checked.
+type description struct {
+	t        *testing.T
+	doc      object
+	compiler *jsonschema.Compiler
+	seen     map[string]bool // responses, by their places
+}
+
+func describe(t *testing.T) *description {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "proxy", "admin", "openapi.json"))
+	must(t, err)
+	d := &description{t: t, compiler: jsonschema.NewCompiler(), seen: map[string]bool{}}
+	must(t, json.Unmarshal(text, &d.doc))
+	d.compiler.DefaultDraft(jsonschema.Draft2020)
+	d.compiler.AssertFormat()
+	forbidOthers(map[string]any(d.doc))
+	must(t, d.compiler.AddResource("openapi.json", map[string]any(d.doc)))
+	return d
+}
+
+// forbidOthers has schemas take no members but those that are described.
+func forbidOthers(node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		for _, child := range node {
+			forbidOthers(child)
+		}
+		if node["type"] == "object" && node["properties"] != nil {
+			node["additionalProperties"] = false
+		}
+	case []any:
+		for _, child := range node {
+			forbidOthers(child)
+		}
+	}
+}
+
+// at follows a JSON pointer, and the references on its way.
+func (d *description) at(place ...string) (object, string) {
+	node, path := d.doc, "#"
+	for _, key := range place {
+		node, _ = node[key].(map[string]any)
+		path += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+		if ref, ok := node["$ref"].(string); ok {
+			return d.at(strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		}
+	}
+	return node, path
+}
+
+// validate checks JSON against a schema.
+func (d *description) validate(what, schema, text string) {
+	d.t.Helper()
+	compiled, err := d.compiler.Compile("openapi.json" + schema)
+	must(d.t, err)
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err == nil {
+		err = compiled.Validate(value)
+	}
+	if err != nil {
+		d.t.Errorf("%s: %v\n%s", what, err, text)
+	}
+}
+
+// want asks for something that must be answered with a status, as described.
+func (d *description) want(w *world, status int, method, target string, header ...string) {
+	d.t.Helper()
+	r, err := http.NewRequest(method, "http://"+w.admin+target, nil)
+	must(d.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	r.Host = r.Header.Get("Host")
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	must(d.t, err)
+	defer resp.Body.Close()
+	what := fmt.Sprintf("%s %s: status %d", method, target, resp.StatusCode)
+	path, _, _ := strings.Cut(target, "?")
+	place := []string{"paths", path, strings.ToLower(method), "responses", fmt.Sprint(status)}
+	d.seen[fmt.Sprint(place)] = true
+	response, at := d.at(place...)
+	if resp.StatusCode != status || response == nil {
+		body, _ := io.ReadAll(resp.Body)
+		d.t.Errorf("%s, want %d: %s", what, status, body)
+		return
+	}
+	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	content, _ := response["content"].(map[string]any)
+	switch {
+	case content == nil && mediaType == "":
+	case content[mediaType] == nil:
+		d.t.Errorf("%s: it is %q, which is not described", what, mediaType)
+	case mediaType == "text/event-stream": // without an end
+	default:
+		var body bytes.Buffer
+		body.ReadFrom(resp.Body)
+		d.validate(what, at+"/content/"+strings.ReplaceAll(mediaType, "/", "~1")+"/schema", body.String())
+	}
+}
+
+// wantAllSeen looks for responses that were described and never had.
+func (d *description) wantAllSeen() {
+	for path, operations := range d.doc["paths"].(map[string]any) {
+		for method, operation := range operations.(map[string]any) {
+			for status := range operation.(map[string]any)["responses"].(map[string]any) {
+				if place := []string{"paths", path, method, "responses", status}; !d.seen[fmt.Sprint(place)] {
+					d.t.Errorf("%s %s never answered %s", method, path, status)
+				}
+			}
+		}
+	}
+}
+
+// Every answer that openapi.json describes is had, and is as it says.
+func TestAnswersAreAsDescribed(t *testing.T) {
+	d := describe(t)
+	w := start(t, `identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report}]`)
+	var text atomic.Value
+	text.Store("User-agent: *\nDisallow: /a\nCrawl-delay: 0\nSitemap: /map\n")
+	o := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)
+	origin := "?origin=" + url.QueryEscape(o.URL)
+	none := newOrigin(t, "http", http.NotFound, nil)
+
+	w.curl(o.URL + "/a")
+	w.send("DELETE", "/api/v1/policy"+origin)
+	text.Store("User-agent: *\nDisallow: /a\n\nUser-agent: robot\nDisallow:\n")
+	for _, page := range []string{o.URL + "/a", o.URL + "/b", none.URL + "/", "http://" + deadAddress + "/"} {
+		w.curl(page)
+		w.curl("-A", "Robot", page)
+		page := "?url=" + url.QueryEscape(page)
+		d.want(w, 200, "GET", "/api/v1/verdict"+page)
+		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&agent=Other&agent=Robot")
+		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&identity=robot")
+	}
+	events := w.watch("?after=first")
+	for range 4 {
+		kind, _, data, err := events.next()
+		must(t, err)
+		decision, err := json.Marshal(data)
+		must(t, err)
+		d.validate("an event of type "+kind, "#/components/schemas/Decision", string(decision))
+	}
+	for _, path := range []string{"policy", "rules", "history"} {
+		d.want(w, 200, "GET", "/api/v1/"+path+origin)
+		d.want(w, 200, "GET", "/api/v1/"+path+"?origin="+url.QueryEscape(none.URL))
+	}
+	d.want(w, 200, "GET", "/api/v1/policy?origin=http://"+deadAddress)
+	d.want(w, 200, "GET", "/api/v1/history?origin=http://"+deadAddress)
+	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "openapi.json"} {
+		d.want(w, 200, "GET", "/api/v1/"+path)
+	}
+	d.want(w, 204, "DELETE", "/api/v1/policy"+origin)
+	d.want(w, 200, "POST", "/api/v1/reload")
+
+	d.want(w, 400, "GET", "/api/v1/verdict?url=nonsense")
+	d.want(w, 400, "GET", "/api/v1/verdict?url=http://nobody.example/&identity=nobody")
+	d.want(w, 400, "GET", "/api/v1/policies?limit=1001")
+	d.want(w, 400, "GET", "/api/v1/decisions?limit=0")
+	d.want(w, 400, "GET", "/api/v1/decisions?verdict=nonsense")
+	d.want(w, 400, "GET", "/api/v1/decisions/stream?verdict=nonsense")
+	for _, path := range []string{"policy", "rules", "history"} {
+		d.want(w, 400, "GET", "/api/v1/"+path)
+		d.want(w, 404, "GET", "/api/v1/"+path+"?origin=http://nobody.example")
+	}
+	d.want(w, 400, "DELETE", "/api/v1/policy")
+	d.want(w, 404, "DELETE", "/api/v1/policy?origin=http://nobody.example")
+	d.want(w, 403, "DELETE", "/api/v1/policy"+origin, "Origin", "http://foreign.example")
+	d.want(w, 403, "POST", "/api/v1/reload", "Origin", "http://foreign.example")
+	w.configure("nonsense: 1")
+	d.want(w, 422, "POST", "/api/v1/reload")
+
+	secret := start(t, "admin_token: secret")
+	for path, operations := range d.doc["paths"].(map[string]any) {
+		for method := range operations.(map[string]any) {
+			d.want(w, 403, strings.ToUpper(method), path, "Host", "foreign.example")
+			d.want(secret, 401, strings.ToUpper(method), path)
+		}
+	}
+	away := start(t, `cache: {store: redis, redis_url: "redis://`+deadAddress+`"}`)
+	d.want(away, 500, "GET", "/api/v1/policies")
+	d.want(away, 500, "DELETE", "/api/v1/policy"+origin)
+	for _, path := range []string{"policy", "rules", "history"} {
+		d.want(away, 500, "GET", "/api/v1/"+path+origin)
+	}
+	d.wantAllSeen()
+}

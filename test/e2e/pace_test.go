@@ -1,0 +1,426 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"robotsproxy/proxy/pace"
+)
+
+// starts notes when a site was asked for pages, by whatever tells them apart.
+type starts struct {
+	by    func(*http.Request) string
+	begun time.Time
+
+	mu  sync.Mutex
+	all map[string][]time.Time
+}
+
+func (s *starts) page(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string][]time.Time{}
+	}
+	s.all[s.by(r)] = append(s.all[s.by(r)], time.Now())
+	io.WriteString(w, "a page")
+}
+
+// span is how many starts of one kind there were, and how long it took until the last.
+func (s *starts) span(kind string) (n int, length time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.all[kind]
+	if len(all) == 0 {
+		return 0, 0
+	}
+	return len(all), all[len(all)-1].Sub(s.begun)
+}
+
+// spiders are many clients that ask for a page at once, each as the agent that it is
+// told. It returns when all have an answer.
+func spiders(t *testing.T, n int, ask func(i int) (client *http.Client, url, agent string)) (statuses map[int]int) {
+	t.Helper()
+	statuses = map[int]int{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			client, url, agent := ask(i)
+			r, err := http.NewRequest(http.MethodGet, url, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("User-Agent", agent)
+			resp, err := client.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			mu.Lock()
+			statuses[resp.StatusCode]++
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	return statuses
+}
+
+// Fifty spiders of three identities visit one site through one proxy. Those of each
+// identity take turns.
+func TestFiftySpiders(t *testing.T) {
+	const delay = 200 * time.Millisecond
+	w := start(t, `identities:
+  - {name: texts, match: {user_agents: ["Text*"]}, product_tokens: [TextBot], user_agent: TextBot/1.0}
+  - {name: images, match: {user_agents: ["Image*"]}, product_tokens: [ImageBot], user_agent: ImageBot/1.0}
+  - {name: news, match: {user_agents: ["News*"]}, product_tokens: [NewsBot], user_agent: NewsBot/1.0}`)
+	s := &starts{by: (*http.Request).UserAgent, begun: time.Now()}
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.2\nDisallow: /private\n"), s.page)
+	agents := []string{"TextBot/1.0", "ImageBot/1.0", "NewsBot/1.0"}
+	client := w.client(false)
+	got := spiders(t, 50, func(i int) (*http.Client, string, string) {
+		return client, fmt.Sprintf("%s/%d", site.URL, i), agents[i%3] + fmt.Sprint(i)
+	})
+	if got[200] != 50 {
+		t.Errorf("statuses %v", got)
+	}
+	total := 0
+	for _, agent := range agents {
+		n, length := s.span(agent)
+		total += n
+		if want := time.Duration(n-1) * delay; n < 16 || length < want {
+			t.Errorf("%s: %d requests in %v, want %v or more", agent, n, length, want)
+		}
+	}
+	if total != 50 {
+		t.Errorf("the site was asked %d times", total)
+	}
+	longest := 0.0
+	for range patience / (10 * time.Millisecond) { // the last lines may come a little later
+		if len(w.log.lines(`"message":"request"`)) == 50 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, line := range w.log.lines(`"message":"request"`) {
+		var o object
+		must(t, json.Unmarshal([]byte(line), &o))
+		longest = max(longest, o["wait_ms"].(float64))
+	}
+	if longest == 0 {
+		t.Errorf("the longest wait_ms is %v", longest)
+	}
+	w.wantMetric("robotsproxy_paced_waiting", "0")
+	w.wantMetric("robotsproxy_paced_refused_total", "0")
+	waited, _ := strconv.ParseFloat(w.metric("robotsproxy_paced_seconds_total"), 64)
+	if waited < 50*1.2 { // a third of them wait for 1.6 s on average
+		t.Errorf("robotsproxy_paced_seconds_total is %v", waited)
+	}
+	w.ask("/api/v1/verdict?url="+site.URL+"/&agent=TextBot").want(t, "crawl_delay", 0.2)
+}
+
+// One whose turn comes too late is told so, at whatever door, and the site does not
+// see it.
+func TestTooManyRequests(t *testing.T) {
+	w := start(t, "pace: {max_wait: 1s}")
+	for _, door := range doors {
+		site := newOrigin(t, door.origin, says("User-agent: OwnBot\nUser-agent: *\nRequest-rate: 1/1m\nDisallow: /private\n"), nil)
+		get := func(path string, args ...string) reply { return w.curl(append(args, door.option, site.URL+path)...) }
+		wantRefused(t, get("/private"), "Disallow: /private") // takes no turn
+		if r := get("/robots.txt"); r.status != 200 {
+			t.Errorf("%s: robots.txt: status %d", door.name, r.status)
+		}
+		if r := get("/1"); r.status != 200 {
+			t.Errorf("%s: status %d", door.name, r.status)
+		}
+		r := get("/2", "-H", "Accept: application/problem+json")
+		seconds, _ := strconv.Atoi(r.header.Get("Retry-After"))
+		if r.status != 429 || !strings.Contains(r.header.Get("Proxy-Status"), "error=http_request_denied") || seconds < 40 || seconds > 60 || r.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %+v", door.name, r)
+		}
+		var problem object
+		must(t, json.Unmarshal([]byte(r.body), &problem))
+		problem.want(t, "status", 429, "title", "Too Many Requests", "verdict", "allowed", "crawl_delay", 60, "agent", "curl")
+		wantRefused(t, get("/private"), "Disallow: /private")
+		if r := get("/robots.txt"); r.status != 200 {
+			t.Errorf("%s: robots.txt: status %d", door.name, r.status)
+		}
+		if r := get("/3", "-A", "Other/1"); r.status != 429 {
+			t.Errorf("%s: another name: status %d", door.name, r.status)
+		}
+		if r := get("/3", "-A", "OwnBot/1"); r.status != 200 {
+			t.Errorf("%s: another group: status %d", door.name, r.status)
+		}
+		wantSame(t, "pages", site.pages(), []string{"/1", "/3"})
+		line := w.log.wait(t, w.exited, `"url":"`+site.URL+`/2"`)
+		line.want(t, "status", 429, "verdict", "allowed")
+		if why, _ := line["error"].(string); !strings.Contains(why, "within pace.max_wait (1s): the delay between two requests is 1m0s; ask again in") {
+			t.Errorf("%s: logged %v", door.name, line)
+		}
+	}
+	w.wantMetric("robotsproxy_paced_refused_total", fmt.Sprint(2*len(doors)))
+}
+
+// What a 429 says is true, and names the mend.
+func TestWhatTooManyRequestsSays(t *testing.T) {
+	w := start(t, "pace: {max_wait: 1s}")
+	if lines := w.log.lines(`"level":"warn"`, "robotsproxy.yaml:1:18: pace.max_wait: 1s is shorter than max_crawl_delay (1m0s)"); len(lines) != 1 {
+		t.Errorf("warned of a short max_wait: %q; the log:\n%s", lines, w.log)
+	}
+	slow := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 40\n"), nil)
+	pausing := newOrigin(t, "http", shop(), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(503)
+	})
+	for site, wants := range map[string][]string{
+		slow.URL + "/a":             {"the delay between two requests is 40s", "raise pace.max_wait to 40s or more"},
+		pausing.URL + "/products/1": {"the origin has asked for a pause (Retry-After)", "Until then the origin wants no requests"},
+	} {
+		w.curl(site)
+		r := w.curl(site)
+		for _, want := range wants {
+			if r.status != 429 || !strings.Contains(r.body, want) || strings.Contains(r.body, "Fewer requests") {
+				t.Errorf("status %d; it says\n%s\nwant %q", r.status, r.body, want)
+			}
+		}
+	}
+}
+
+// Scrapy asks for eight pages at once and, as its users have it, tries a 429 again at
+// once, twice. It gets all pages of a site that states a Crawl-delay of 20 seconds. All
+// times but Scrapy's own are a fiftieth of the true ones.
+func TestScrapyWaitsForItsTurns(t *testing.T) {
+	w := start(t, fmt.Sprintf("pace: {max_wait: %v}", pace.Defaults().MaxWait/50))
+	var links strings.Builder
+	for i := range 7 {
+		fmt.Fprintf(&links, "<a href=/%d>", i)
+	}
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.4\n"), func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/" {
+			io.WriteString(w, links.String())
+		}
+	})
+	for url, page := range w.scrapy("ExampleBot/1.0", site.URL+"/", "-s", "RETRY_ENABLED=1") {
+		if page.Status != 200 {
+			t.Errorf("%s: status %d", url, page.Status)
+		}
+	}
+	if got := site.pages(); len(got) != 8 {
+		t.Errorf("it has the pages %q, want all eight", got)
+	}
+}
+
+// A site that asks for a pause has it.
+func TestRetryAfterOfTheSite(t *testing.T) {
+	w := start(t, `identities: [{name: other, match: {user_agents: ["Other*"]}}]`)
+	var answers atomic.Int64
+	s := &starts{by: func(*http.Request) string { return "" }, begun: time.Now()}
+	site := newOrigin(t, "h2", shop(), func(w http.ResponseWriter, r *http.Request) {
+		switch answers.Add(1) {
+		case 1:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(429)
+		case 3:
+			w.Header().Set("Retry-After", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
+			w.WriteHeader(503)
+		}
+		s.page(w, r)
+	})
+	get := func(args ...string) reply { return w.curl(append(args, site.URL+"/products/1")...) }
+	if r := get(); r.status != 429 || r.header.Get("Proxy-Status") != "" {
+		t.Errorf("got %+v", r)
+	}
+	if r := get(); r.status != 200 {
+		t.Errorf("after the pause: status %d", r.status)
+	}
+	if _, length := s.span(""); length < time.Second {
+		t.Errorf("the pause was %v", length)
+	}
+	if r := get(); r.status != 503 || r.header.Get("Proxy-Status") != "" {
+		t.Errorf("got %+v", r)
+	}
+	r := get()
+	if seconds, _ := strconv.Atoi(r.header.Get("Retry-After")); r.status != 429 || r.header.Get("Proxy-Status") == "" || seconds < 7000 || seconds > 7200 {
+		t.Errorf("got %+v", r)
+	}
+	if r := get("-A", "Other/1"); r.status != 200 {
+		t.Errorf("another identity: status %d", r.status)
+	}
+	wantRefused(t, w.curl(site.URL+"/cart"), "Disallow: /cart")
+}
+
+func TestMaxInFlight(t *testing.T) {
+	w := start(t, "pace: {max_in_flight: 2}")
+	var now, most atomic.Int64
+	two := make(chan struct{}) // closed when there are two at once
+	met := sync.OnceFunc(func() { close(two) })
+	site := newOrigin(t, "http", shop(), func(w http.ResponseWriter, _ *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		if n == 2 {
+			met()
+		}
+		<-two
+		time.Sleep(50 * time.Millisecond) // for more of them, which may not come
+	})
+	client := w.client(false)
+	got := spiders(t, 12, func(i int) (*http.Client, string, string) {
+		return client, site.URL + "/products/1", fmt.Sprint("Bot", i)
+	})
+	if got[200] != 12 || most.Load() != 2 {
+		t.Errorf("statuses %v, %d at once", got, most.Load())
+	}
+}
+
+// A tunnel that is never read takes a turn too, and is one request for as long as it
+// is open.
+func TestPacedTunnels(t *testing.T) {
+	w := start(t, "https: {mode: tunnel}\npace: {max_wait: 1s}")
+	site := newOrigin(t, "https", says("User-agent: *\nCrawl-delay: 50\n"), nil)
+	if r := w.curl("--cacert", w.origins, site.URL+"/1"); r.status != 200 {
+		t.Errorf("status %d, curl's exit code %d", r.status, r.exit)
+	}
+	w.curl("--cacert", w.origins, site.URL+"/2")
+	w.log.wait(t, w.exited, `"method":"CONNECT"`, `"status":429`)
+	wantSame(t, "pages", site.pages(), []string{"/1"})
+}
+
+// A client that leaves makes room at once, at whatever door, and is in the log.
+func TestLeavingSpider(t *testing.T) {
+	w := start(t, "pace: {max_crawl_delay: 40m, max_wait: 1h}") // room for one that waits
+	for scheme, h2 := range map[string]bool{"http": false, "https": false, "h2": true} {
+		t.Run(scheme, func(t *testing.T) { leaveWhileWaiting(t, w.in(t), scheme, w.client(h2)) })
+	}
+}
+
+func leaveWhileWaiting(t *testing.T, w *world, scheme string, client *http.Client) {
+	site := newOrigin(t, scheme, says("User-agent: *\nCrawl-delay: 2400\n"), nil)
+	ask := func(ctx context.Context, path string) (int, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, site.URL+path, nil)
+		must(t, err)
+		resp, err := client.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode, nil
+	}
+	if status, err := ask(t.Context(), "/1"); status != 200 {
+		t.Fatalf("the first one: %d, %v", status, err)
+	}
+	for _, path := range []string{"/2", "/3"} {
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			status, err := ask(ctx, path)
+			if status != 0 {
+				t.Errorf("%s: status %d; it should have waited", path, status)
+			}
+			left <- err
+		}()
+		w.wantMetric("robotsproxy_paced_waiting", "1")
+		leave()
+		<-left
+		if line := w.decision(site.URL + path); line["status"] != 0.0 || line["wait_ms"].(float64) <= 0 {
+			t.Errorf("logged %v", line)
+		}
+	}
+	wantSame(t, "pages", site.pages(), []string{"/1"})
+}
+
+// Fifty clients of two proxies that share a Redis come to a site as if through one.
+func TestFleetKeepsThePace(t *testing.T) {
+	server := newRedis(t)
+	server.start()
+	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
+	clients := []*http.Client{proxies[0].client(false), proxies[1].client(false)}
+	const delay = 200 * time.Millisecond
+	s := &starts{by: func(*http.Request) string { return "" }, begun: time.Now()}
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.2\n"), s.page)
+	got := spiders(t, 50, func(i int) (*http.Client, string, string) { return clients[i%2], site.URL + "/page", "ExampleBot/1.0" })
+	n, length := s.span("")
+	if got[200] != 50 || n != 50 {
+		t.Errorf("statuses %v, %d requests", got, n)
+	}
+	if want := 49 * delay; length < want {
+		t.Errorf("the site was asked 50 times in %v, want %v or more", length, want)
+	}
+}
+
+// When Redis dies each proxy goes on alone, with what it knows of its own turns. As
+// there are two, each waits twice the delay.
+func TestFleetOutlivesRedis(t *testing.T) {
+	server := newRedis(t)
+	server.start()
+	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
+	clients := []*http.Client{proxies[0].client(false), proxies[1].client(false)}
+	const delay = 200 * time.Millisecond
+	for _, w := range proxies {
+		w.wantMetric("robotsproxy_paced_proxies", "2")
+	}
+	var asked atomic.Int64
+	s := &starts{by: func(r *http.Request) string { return r.Header.Get("Via") + r.URL.Path }}
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.2\n"), func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 5 {
+			server.kill()
+		}
+		s.page(w, r)
+	})
+	for _, page := range []string{"/shared", "/alone"} { // the first lot has its turns already
+		s.begun = time.Now()
+		got := spiders(t, 16, func(i int) (*http.Client, string, string) { return clients[i%2], site.URL + page, "ExampleBot/1.0" })
+		if got[200] != 16 {
+			t.Errorf("%s: statuses %v", page, got)
+		}
+	}
+	for _, via := range []string{"1.1 first", "1.1 second"} {
+		n, length := s.span(via + "/alone")
+		if want := 7 * 2 * delay; n != 8 || length < want {
+			t.Errorf("%s: %d requests in %v, want %v or more", via, n, length, want)
+		}
+	}
+	for _, w := range proxies {
+		if lines := w.log.lines("turns cannot be shared"); len(lines) != 1 || !strings.Contains(lines[0], server.socket) {
+			t.Errorf("logged %s", lines)
+		}
+	}
+	server.start()
+	for _, w := range proxies {
+		for deadline := time.Now().Add(patience); len(w.log.lines("Redis is back: turns are shared again")) == 0; time.Sleep(200 * time.Millisecond) {
+			if w.curl("-A", "ExampleBot/1.0", site.URL+"/page"); time.Now().After(deadline) {
+				t.Fatalf("it is not noticed that Redis is back; the log:\n%s", w.log)
+			}
+		}
+		if lines := w.log.lines("sesame"); len(lines) > 0 {
+			t.Errorf("the password is in the log: %s", lines)
+		}
+	}
+}
+
+func TestRunTakesTurns(t *testing.T) {
+	w := newWorld(t, "pace: {max_wait: 1s}")
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 50\n"), nil)
+	e := w.errand(nil, curlCommand(site.URL+"/1", site.URL+"/2")...)
+	if got := e.must(t); got != "200 429 " {
+		t.Errorf("statuses %s", got)
+	}
+	want := "robotsproxy: 2 requests, 1 refused\nrobotsproxy:       1 refused  " + site.URL + "  its turn would have come after pace.max_wait\n"
+	if e.err.String() != want {
+		t.Errorf("the summary is\n%s", &e.err)
+	}
+}

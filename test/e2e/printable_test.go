@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// The words of a hostile site and client: a terminal's commands, as ESC and as C1,
+// and characters that turn the order of those that follow.
+const (
+	hostileRule  = "Disallow: /a\x1b[2J\u009b31m\u202etxt\u2066"
+	hostilePath  = "/a%1B[2J%C2%9B31m%E2%80%AEtxt%E2%81%A6"
+	hostileAgent = "Bad\u202e\u009b/1"
+)
+
+// wantNothingHidden looks for characters that command a terminal or cannot be seen.
+func wantNothingHidden(t *testing.T, what, text string) {
+	t.Helper()
+	if text == "" {
+		t.Errorf("%s: there is nothing", what)
+	}
+	for _, r := range text {
+		if r != '\n' && r != '\t' && !unicode.IsGraphic(r) {
+			t.Errorf("%s holds %U: %q", what, r, text)
+			return
+		}
+	}
+}
+
+// run runs the program to its end, whatever its exit code.
+func (w *world) runCommand(args ...string) string {
+	w.t.Helper()
+	command := exec.Command(program, append([]string{args[0], "--config", w.config, "--data-dir", w.dir}, args[1:]...)...)
+	out, _ := command.CombinedOutput()
+	return string(out)
+}
+
+// Wherever the words of sites and clients are shown, they are text; where they are
+// data, they are whole.
+func TestForeignWordsAreSafeToShow(t *testing.T) {
+	w := start(t)
+	site := newOrigin(t, "http", says("User-agent: *\n"+hostileRule+"\n"), nil)
+	url := site.URL + hostilePath
+
+	for _, accept := range []string{"text/plain", "text/html", "application/problem+json"} {
+		got := w.curl("-A", hostileAgent, "-H", "Accept: "+accept, url)
+		wantNothingHidden(t, accept, got.body)
+		if accept != "application/problem+json" && !strings.Contains(got.body, `/a\x1b[2J\u009b31m\u202etxt\u2066`) {
+			t.Errorf("the rule is not in\n%s", got.body)
+		}
+		if accept == "application/problem+json" {
+			wantMember(t, got.body, "rule", hostileRule)
+		}
+	}
+	wantNothingHidden(t, "the proxy's own page", w.curl("--noproxy", "*", "-A", hostileAgent, "http://"+w.proxy+"/").body)
+
+	w.decision(url).want(t, "rule", hostileRule, "agent", strings.TrimSuffix(hostileAgent, "/1"))
+	wantNothingHidden(t, "the log", w.log.String())
+
+	wantNothingHidden(t, "check", w.runCommand("check", url))
+	asJSON := w.runCommand("check", "--json", url)
+	wantNothingHidden(t, "check --json", asJSON)
+	wantMember(t, asJSON, "rule", hostileRule)
+	wantNothingHidden(t, "history", w.runCommand("history", url))
+	asJSON = w.runCommand("history", "--json", url)
+	wantNothingHidden(t, "history --json", asJSON)
+
+	for _, path := range []string{"/api/v1/verdict?url=" + url, "/api/v1/decisions", "/api/v1/policy?origin=" + site.URL} {
+		_, body := w.get(path)
+		wantNothingHidden(t, path, body)
+	}
+
+	e := w.errand(nil, append(curlCommand(url), "--globoff")...)
+	e.must(t)
+	wantNothingHidden(t, "the summary of run", e.err.String())
+}
+
+func wantMember(t *testing.T, text, name, want string) {
+	t.Helper()
+	var o object
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	o.want(t, name, want)
+}

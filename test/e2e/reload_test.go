@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// reload makes the program read a new configuration, by the API or by SIGHUP.
+func (w *world) reload(bySignal bool, config ...string) {
+	w.t.Helper()
+	w.configure(config...)
+	if !bySignal {
+		if status, body := w.send(http.MethodPost, "/api/v1/reload"); status != http.StatusOK {
+			w.t.Fatalf("reload: status %d: %s", status, body)
+		}
+		return
+	}
+	before := len(w.log.lines("was reloaded"))
+	w.signal(syscall.SIGHUP)
+	for deadline := time.Now().Add(patience); len(w.log.lines("was reloaded")) == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("SIGHUP reloads nothing; the log:\n%s", w.log)
+		}
+	}
+}
+
+// refusedReload has the program read a faulty configuration, and returns the line in
+// which it says so.
+func (w *world) refusedReload(config string) string {
+	w.t.Helper()
+	w.configure(config)
+	before := len(w.log.lines(`"level":"error"`))
+	w.signal(syscall.SIGHUP)
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if lines := w.log.lines(`"level":"error"`); len(lines) > before {
+			return lines[before]
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("the reload is not refused; the log:\n%s", w.log)
+		}
+	}
+}
+
+func TestReloadLosesNoRequest(t *testing.T) {
+	configs := []string{
+		"log: {decisions: all}\nshutdown_grace: 1m",
+		`log: {decisions: refused}
+identities: [{name: a, match: {user_agents: ["Go-http-client/*"]}, product_tokens: [PartnerBot], user_agent: Partner/1.0}]
+overrides: [{origin: "https://example.com", verdict: disallow}]
+robots: {ttl: 1h, statuses: {"429": disallow}}
+clients: {allow: [127.0.0.0/8, 10.0.0.0/8]}
+https: {passthrough: [example.com]}`,
+	}
+	w := start(t, configs[0])
+	var asked, failed atomic.Int64
+	over := make(chan struct{})
+	var clients sync.WaitGroup
+	for _, e := range entries {
+		site := newOrigin(t, map[string]string{"http": "http", "https": "h2"}[e.scheme], says("User-agent: *\nDisallow: /cart\n"), nil)
+		client := e.client(w)
+		clients.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				path, want := "/products/1", 200
+				if i%5 == 0 {
+					path, want = "/cart", 403
+				}
+				resp, err := client.Get(site.URL + path)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				asked.Add(1)
+				if err != nil || resp.StatusCode != want {
+					failed.Add(1)
+					t.Errorf("%s: %v, %v", e.name, resp, err)
+					return
+				}
+			}
+		})
+	}
+	page := newSlowPage() // one request lasts all the time
+	replies := w.inFlight(page)
+	for i := range 100 {
+		w.reload(i%2 == 0, configs[(i+1)%2])
+	}
+	close(page.release)
+	for range doors {
+		if r := <-replies; r.status != 200 || r.body != "at last" {
+			t.Errorf("a request that lasted got %+v", r)
+		}
+	}
+	close(over)
+	clients.Wait()
+	t.Logf("%d requests, %d failed", asked.Load(), failed.Load())
+	if asked.Load() < 500 {
+		t.Errorf("only %d requests were made", asked.Load())
+	}
+}
+
+func TestReloadOfABadConfiguration(t *testing.T) {
+	w := start(t)
+	site := newOrigin(t, "http", shop(), nil)
+	for text, want := range map[string]string{
+		"default_identity: {mode: off}\nrobots: {ttl: never}":               "2:15: ",
+		"default_identity: {mode: off}\nnobody: knows":                      "2:1: ",
+		"default_identity: {mode: off}\nclients: {htpasswd: nowhere}":       "2:21: ",
+		"default_identity: {mode: off}\nidentities: [{name: a}, {name: a}]": "2:",
+		"default_identity: {mode: off}\n- ":                                 "2:",
+	} {
+		w.configure(text)
+		status, body := w.send(http.MethodPost, "/api/v1/reload")
+		if place := filepath.Base(w.config) + ":" + want; status != http.StatusUnprocessableEntity || !strings.Contains(body, place) {
+			t.Errorf("%q: status %d, want %s in %s", text, status, place, body)
+		}
+		if line := w.refusedReload(text); !strings.Contains(line, w.config+":"+want) || !strings.Contains(line, "the old one stays") {
+			t.Errorf("%q: the log has %s", text, line)
+		}
+		wantRefused(t, w.curl(site.URL+"/cart"), "Disallow: /cart")
+	}
+	must(t, os.Remove(w.config))
+	if status, body := w.send(http.MethodPost, "/api/v1/reload"); status != http.StatusUnprocessableEntity || !strings.Contains(body, "robotsproxy.yaml") {
+		t.Errorf("without a file: status %d: %s", status, body)
+	}
+	wantRefused(t, w.curl(site.URL+"/cart"), "Disallow: /cart")
+	w.reload(true, "default_identity: {mode: off}")
+	if r := w.curl(site.URL + "/cart"); r.status != http.StatusOK {
+		t.Errorf("after a good configuration: status %d", r.status)
+	}
+}
+
+// Each key that can be reloaded has its effect, and loses it again.
+func TestReloadTakesEffect(t *testing.T) {
+	site := newOrigin(t, "http", shop(), nil)
+	secure := newOrigin(t, "https", shop(), nil)
+	wild := newOrigin(t, "https", says("User-agent: *\nDisallow:\n"), nil)
+	closed := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, nil)
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	must(t, err)
+	users := filepath.Join(t.TempDir(), "users")
+	must(t, os.WriteFile(users, []byte("bot:"+string(hash)+"\n"), 0o600))
+
+	asks := func(url string, args ...string) func(w *world) string {
+		return func(w *world) string {
+			r := w.curl(strings.Split(strings.ReplaceAll(strings.Join(append(args, url), "\n"), "ORIGINS", w.origins), "\n")...)
+			if r.exit != 0 {
+				return "curl fails"
+			}
+			return fmt.Sprint(r.status)
+		}
+	}
+	paced := func(w *world) string {
+		w.curl(site.URL + "/products/1")
+		return fmt.Sprint(w.curl(site.URL + "/products/1").status)
+	}
+	logs := func(w *world) string {
+		before := len(w.log.lines(`"message":"request"`))
+		w.curl(site.URL + "/products/1")
+		w.curl(site.URL + "/cart")
+		w.wantMetric("robotsproxy_connections", "0")
+		w.refusedReload("nobody: knows") // which is logged after all of that
+		return fmt.Sprint(len(w.log.lines(`"message":"request"`)) - before)
+	}
+	for _, test := range []struct {
+		config        string
+		ask           func(w *world) string
+		before, after string
+	}{
+		{"default_identity: {mode: off}", asks(site.URL + "/cart"), "403", "200"},
+		{"default_identity: {product_tokens: [PartnerBot]}", asks(site.URL + "/cart"), "403", "200"},
+		{`identities: [{name: a, match: {user_agents: ["A/*"]}, mode: report}]`, asks(site.URL+"/cart", "-A", "A/1"), "403", "200"},
+		{`identities: [{name: a, match: {user_agents: ["A/*"]}, mode: report}]`, asks(site.URL+"/cart", "-A", "B/1"), "403", "403"},
+		{`overrides: [{origin: "` + site.URL + `", verdict: allow}]`, asks(site.URL + "/cart"), "403", "200"},
+		{`overrides: [{origin: "` + site.URL + `", verdict: disallow}]`, asks(site.URL + "/products/1"), "200", "403"},
+		{`robots: {statuses: {"403": disallow}}`, asks(closed.URL + "/"), "200", "403"},
+		{"https: {mode: tunnel}", asks(secure.URL + "/products/1"), "200", "curl fails"},
+		{"https: {mode: tunnel}", asks(wild.URL + "/products/1"), "200", "curl fails"},
+		{"https: {mode: tunnel}", asks(wild.URL+"/products/1", "--cacert", "ORIGINS"), "curl fails", "200"},
+		{"https: {passthrough: [127.0.0.1]}", asks(wild.URL+"/products/1", "--cacert", "ORIGINS"), "curl fails", "200"},
+		{"https: {passthrough: [127.0.0.1], mixed_tunnel: allow}", asks(secure.URL+"/cart", "--cacert", "ORIGINS"), "curl fails", "200"},
+		{"clients: {allow: [10.0.0.0/8]}", asks(site.URL + "/products/1"), "200", "403"},
+		{"clients: {htpasswd: " + users + "}", asks(site.URL + "/products/1"), "200", "407"},
+		{"clients: {htpasswd: " + users + "}", asks(site.URL+"/products/1", "-U", "bot:secret"), "200", "200"},
+		{"pace: {default_delay: 1h, max_wait: 1s}", paced, "200", "429"},
+		{"log: {level: error}", logs, "2", "0"},
+		{"log: {decisions: none}", logs, "2", "0"},
+		{"log: {decisions: refused}", logs, "2", "1"},
+	} {
+		t.Run(test.config, func(t *testing.T) {
+			w := start(t)
+			for i, want := range []string{test.before, test.after, test.before} {
+				if i > 0 {
+					w.reload(false, []string{"", test.config, ""}[i])
+				}
+				if got := test.ask(w); got != want {
+					t.Errorf("after %d reloads: %s, want %s", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestKeysThatNeedARestart(t *testing.T) {
+	w := newWorld(t, "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0")
+	w.runWith()
+	t.Cleanup(w.stop)
+	w.configure("listen: 127.0.0.1:1\nadmin_listen: 127.0.0.1:2\nname: other\nlimits: {header_timeout: 1s}\ncache: {memory: 1MiB}\nlog: {format: json, level: debug}\nshutdown_grace: 1s")
+	w.signal(syscall.SIGHUP)
+	line := w.log.wait(t, w.exited, `"level":"warn"`, "restart")
+	line.want(t, "keys", []string{"name", "listen", "admin_listen", "log.format", "cache.memory", "limits.header_timeout"})
+	site := newOrigin(t, "http", shop(), nil)
+	if resp, err := w.client(false).Get(site.URL + "/cart"); err != nil || resp.StatusCode != 403 || !strings.HasPrefix(resp.Header.Get("Proxy-Status"), "robotsproxy;") {
+		t.Errorf("%v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+}
