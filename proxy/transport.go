@@ -105,15 +105,29 @@ func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
 	return r
 }
 
+// maxIdle bounds the idle connections over HTTP/1.1, some 40 KB each, also to one origin:
+// a crowd that has it asked keeps them all.
+const maxIdle = 2048
+
+// maxSessions bounds the TLS sessions that a new connection may go on with. There is one
+// for each host.
+const maxSessions = 512
+
+// newVersions takes sessions from no other: what has been verified is part of them.
 func (r *route) newVersions(opts Upstream, config *tls.Config) versions {
-	return versions{r.newTransport(opts, config, false), newSharing(r.newTransport(opts, config.Clone(), true))}
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(maxSessions)
+	return versions{
+		http1: r.newTransport(opts, config, r.dialer.DialContext),
+		http2: newSharing(r.dialGathering, func(dial dialFunc) *http.Transport {
+			t := r.newTransport(opts, config.Clone(), dial)
+			t.ForceAttemptHTTP2 = true
+			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: unread}
+			return t
+		}),
+	}
 }
 
-func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *http.Transport {
-	dial := r.dialer.DialContext
-	if http2 {
-		dial = r.dialGathering
-	}
+func (r *route) newTransport(opts Upstream, config *tls.Config, dial dialFunc) *http.Transport {
 	return &http.Transport{
 		Proxy: func(*http.Request) (*url.URL, error) { return r.parent, nil },
 		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
@@ -125,10 +139,8 @@ func (r *route) newTransport(opts Upstream, config *tls.Config, http2 bool) *htt
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,
-		MaxIdleConns:          256, // some 40 KB each
-		MaxIdleConnsPerHost:   256,
-		ForceAttemptHTTP2:     http2,
-		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: unread},
+		MaxIdleConns:          maxIdle,
+		MaxIdleConnsPerHost:   maxIdle,
 
 		MaxResponseHeaderBytes: maxPageHeader,
 		DisableCompression:     true,
@@ -140,7 +152,7 @@ func (r *route) dialGathering(ctx context.Context, network, addr string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	return newGathering(noteOpening(ctx, conn)), nil
+	return newGathering(conn), nil
 }
 
 // Own tells the transport which addresses this program listens on: a request to
