@@ -59,7 +59,7 @@ func Open(opts Options, dataDir string) (*CA, error) {
 	}
 	if err := ca.load(); err != nil {
 		mend := mendPermission(err)
-		if mend == "" && opts.Cert == "" {
+		if mend == "" && opts.Cert == "" && !errors.Is(err, errEarly) {
 			mend = fmt.Sprintf("; delete %s and %s to have a new CA made, which clients must then be given", ca.path, ca.keyPath)
 		}
 		return nil, fmt.Errorf("%w%s", err, mend)
@@ -114,6 +114,9 @@ func (ca *CA) load() error {
 	return fits(ca.keyPath, ca.signer, ca.path, ca.cert)
 }
 
+// errEarly is about a CA whose time has not come. The clock is more likely at fault.
+var errEarly = errors.New("is valid only from")
+
 // readCA returns the certificates of a PEM file, of which the first is one that
 // may sign others now.
 func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
@@ -128,8 +131,8 @@ func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
 	case now.After(ca.NotAfter):
 		return nil, fmt.Errorf("the CA %s has expired on %s", path, ca.NotAfter.Format(time.RFC3339))
 	case now.Before(ca.NotBefore):
-		return nil, fmt.Errorf("the CA %s is valid only from %s on, and this machine's clock says %s; set the clock right if it is wrong",
-			path, ca.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("the CA %s %w %s on, and this machine's clock says %s; set the clock right, or wait",
+			path, errEarly, ca.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return chain, nil
 }

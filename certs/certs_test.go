@@ -331,6 +331,16 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 }
 
+// A clock that is behind the CA is no reason to delete it.
+func TestClockBeforeTheCA(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Options{}, dir)
+	_, err := Open(Options{Now: in(-30 * day)}, dir)
+	if err == nil || !strings.Contains(err.Error(), "set the clock right") || strings.Contains(err.Error(), "delete") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // in is a clock that is d ahead.
 func in(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }

@@ -143,7 +143,7 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 		}), nil, zerolog.Nop(), nil)
 		return g, closer(func() {}), err
 	}
-	h, err := openHouse(cmd.Context(), cfg, cmd.ErrOrStderr())
+	h, err := openHouse(cmd.Context(), cfg, true, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -56,7 +56,7 @@ history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 }
 
 func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (policy.History, error) {
-	h, err := openHouse(ctx, cfg, stderr)
+	h, err := openHouse(ctx, cfg, true, stderr)
 	if err != nil {
 		return policy.History{}, err
 	}

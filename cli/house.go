@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -32,8 +34,9 @@ type house struct {
 	closers []io.Closer // closed in reverse
 }
 
-// openHouse opens all that cfg names. The caller closes it.
-func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *house, err error) {
+// openHouse opens all that cfg names. The caller closes it. A data directory that
+// cannot be written is an error, unless what is learnt may be forgotten at the end.
+func openHouse(ctx context.Context, cfg config.Config, mayForget bool, stderr io.Writer) (_ *house, err error) {
 	h := &house{metrics: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
@@ -60,8 +63,15 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	}
 	cfg.Cache.Keep = cfg.Robots.Keep() // the last copy and the failures are needed beyond a lifetime
 	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, h.log)
-	if err != nil {
+	switch {
+	case err == nil:
+	case mayForget && unwritable(err):
+		h.log.Error().Err(err).Msg("the data directory cannot be written: what is learnt now is kept in memory alone")
+		policies = store.OpenReadOnly(ctx, folder, cfg.Cache.Memory)
+	case unwritable(err), errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)
+	default:
+		return nil, err
 	}
 	h.closers = append(h.closers, policies)
 
@@ -83,6 +93,11 @@ func openHouse(ctx context.Context, cfg config.Config, stderr io.Writer) (_ *hou
 	}
 	h.closers = append(h.closers, closer(h.keeper.Close), closer(h.transport.CloseIdleConnections))
 	return h, nil
+}
+
+// unwritable reports whether an error says that files cannot be written or made.
+func unwritable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
 // openServer makes the proxy that cfg describes. It is the caller's to shut down,

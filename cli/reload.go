@@ -34,10 +34,9 @@ type reloader struct {
 	current config.Config
 }
 
-// reload opens the log's file anew and reads the configuration again. An invalid one
-// is refused: then the old one
-// stays, and the error says why. What cannot change while the proxy runs stays too,
-// and is named in the log.
+// reload opens the log's file anew and reads the configuration again. An invalid one is
+// refused: then the old one stays, and the error says why. What cannot change while the
+// proxy runs stays too, and is named in the log.
 func (r *reloader) reload() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -132,11 +132,14 @@ type private struct {
 // closes it.
 func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error) {
 	ca, err := openCA(cfg)
+	if unwritable(err) && cfg.HTTPS.Cert == "" {
+		ca, err = passingCA(cfg)
+	}
 	if err != nil {
 		return nil, err
 	}
 	p := &private{tally: newTally(), served: make(chan error, 1)}
-	if p.house, err = openHouse(cmd.Context(), cfg, cmd.ErrOrStderr()); err != nil {
+	if p.house, err = openHouse(cmd.Context(), cfg, true, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -171,6 +174,16 @@ func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error)
 	p.house.transport.Own(listener.Addr())
 	go func() { p.served <- server.Serve(listener) }()
 	return p, nil
+}
+
+// passingCA is a CA for this run alone, of which no file stays.
+func passingCA(cfg config.Config) (*certs.CA, error) {
+	folder, err := os.MkdirTemp("", "robotsproxy-ca-") // for its owner alone
+	if err != nil {
+		return nil, fmt.Errorf("making a CA for this run: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	return certs.Open(cfg.HTTPS.Options, folder)
 }
 
 // afterwards is how long requests may take to end that the command has left behind.

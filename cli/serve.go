@@ -62,7 +62,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	if err != nil {
 		return err
 	}
-	h, err := openHouse(ctx, cfg, cmd.ErrOrStderr())
+	h, err := openHouse(ctx, cfg, false, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// readOnly keeps in memory what is put, and finds besides what is in a database that
+// cannot be written.
+type readOnly struct {
+	Store
+	file *database
+}
+
+// OpenReadOnly opens the policies in dataDir, which cannot be written. What is put is
+// kept in memory, up to about budget bytes, and lost at the end. Where there are no
+// policies that can be read there are none at first.
+func OpenReadOnly(ctx context.Context, dataDir string, budget int64) Store {
+	memory := NewMemory(budget / 2)
+	file, err := connectReadOnly(ctx, filepath.Join(dataDir, "policies.db"))
+	if err != nil {
+		return memory
+	}
+	return &readOnly{memory, file}
+}
+
+func connectReadOnly(ctx context.Context, path string) (*database, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	// SQLite reads a log of writes only by a file that it shares with their writer.
+	// Without a log, nobody writes.
+	mode := "&immutable=1"
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		mode = "&mode=ro"
+	}
+	db, err := sql.Open("sqlite", dataSource(path)+mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := look(ctx, db); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return newDatabase(db, path)
+}
+
+func (r *readOnly) Get(ctx context.Context, origin string) (Record, bool, error) {
+	rec, ok, err := r.Store.Get(ctx, origin)
+	if ok || err != nil {
+		return rec, ok, err
+	}
+	recs, err := readRecords(ctx, r.file, true, `WHERE origin = ?`, origin)
+	if err != nil || len(recs) == 0 {
+		return Record{}, false, err
+	}
+	return recs[0], true, nil
+}
+
+func (r *readOnly) Versions(ctx context.Context, origin string) ([]Version, error) {
+	now, err := r.Store.Versions(ctx, origin)
+	if err != nil {
+		return nil, err
+	}
+	before, err := readVersions(ctx, r.file, origin)
+	return slices.Concat(now, before), err
+}
+
+func (r *readOnly) Close() error {
+	r.Store.Close()
+	return r.file.Close()
+}
