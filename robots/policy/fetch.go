@@ -85,17 +85,28 @@ type visit struct {
 }
 
 // robots asks for the robots.txt by the operator's words. A site that turns those away
-// is asked by the name that got the text which is known, then by the client's own: it
-// may have rules for bots that it knows. Of what the client's name brings only a text
-// counts, so that no client can free a site, or bar it, for everybody. It is not asked by
-// where the text that is known rules on.
+// is asked by the name that got the text which is known. If that is turned away too, it
+// is asked by the program's own name, then by the client's, since it may have rules for
+// bots that it knows. Of what these two bring only a text counts, so that no client can
+// free a site, or bar it, for everybody: not by its name, nor by the identity that it
+// chooses. They are not tried where the text that is known rules on.
 func (v *visit) robots(origin robots.Origin, by Sender, known store.Record) (found, error) {
 	got, err := v.ask(origin, cmp.Or(by.UserAgent, v.userAgent))
 	if earlier := cmp.Or(known.UserAgent, v.userAgent); known.SHA256 != "" && turnedAway(got, err) && v.isAnother(earlier) {
 		got, err = v.ask(origin, earlier)
 	}
-	if by.UserAgent == "" && turnedAway(v.opts.weigh(got, known), err) && v.isAnother(by.ClientAgent) {
-		if again, err := v.ask(origin, by.ClientAgent); err == nil && again.status/100 == 2 {
+	if !turnedAway(v.opts.weigh(got, known), err) {
+		return got, err
+	}
+	others := []string{v.userAgent}
+	if by.UserAgent == "" {
+		others = append(others, by.ClientAgent)
+	}
+	for _, name := range others {
+		if !v.isAnother(name) {
+			continue
+		}
+		if again, err := v.ask(origin, name); err == nil && again.status/100 == 2 {
 			return again, nil
 		}
 	}

@@ -123,7 +123,7 @@ func TestFetchByStatus(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.status), func(t *testing.T) {
 			got := fetchFrom(t, test.opts, serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != "GET" || r.RequestURI != "/robots.txt" || r.UserAgent() != "ExampleBot/1.0" || r.Header.Get("Accept-Encoding") != "" {
+				if r.Method != "GET" || r.RequestURI != "/robots.txt" || !slices.Contains([]string{"ExampleBot/1.0", ownName}, r.UserAgent()) || r.Header.Get("Accept-Encoding") != "" {
 					t.Errorf("asked with %s %s %v", r.Method, r.RequestURI, r.Header)
 				}
 				w.WriteHeader(test.status)
@@ -216,7 +216,10 @@ func TestFetchBearsTheOperatorsWords(t *testing.T) {
 		{"there is none any more", client, store.Record{}, nil, 410, []string{ownName}, Unavailable, 410},
 		{"failures are for all", client, store.Record{}, answers{client.ClientAgent: 200}, 503, []string{ownName}, Unreachable, 503},
 		{"the operator names the identity, whatever the client says", Sender{UserAgent: "OperatorBot/1.0", ClientAgent: "ClientBot/1.0"}, store.Record{},
-			answers{client.ClientAgent: 200}, 403, []string{"OperatorBot/1.0"}, Unavailable, 403},
+			answers{client.ClientAgent: 200}, 403, []string{"OperatorBot/1.0", ownName}, Unavailable, 403},
+		{"the identity alone is turned away", Sender{UserAgent: "OperatorBot/1.0"}, store.Record{}, answers{ownName: 200}, 403, []string{"OperatorBot/1.0", ownName}, Rules, 200},
+		{"the identity is turned away, the program fails", Sender{UserAgent: "OperatorBot/1.0"}, store.Record{}, answers{ownName: 503}, 403,
+			[]string{"OperatorBot/1.0", ownName}, Unavailable, 403},
 		{"a From of the operator's", Sender{From: "bot@example.org", ClientAgent: "ClientBot/1.0"}, store.Record{}, nil, 403,
 			[]string{ownName + " bot@example.org", "ClientBot/1.0 bot@example.org"}, Unavailable, 403},
 		{"a client without a name", Sender{}, store.Record{}, nil, 403, []string{ownName}, Unavailable, 403},

@@ -560,11 +560,11 @@ func TestHasteDoesNotFreeASite(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) { // which has given none
 			w.site.answers(status, "")
 			w.start()
-			w.expect(Unavailable, 1, true)
+			w.expect(Unavailable, 2, true) // by the identity's name, then by the program's
 			time.Sleep(3 * minute)
 			w.expect(Unavailable, 0, false)
 			time.Sleep(minute)
-			w.expect(Unavailable, 1, false)
+			w.expect(Unavailable, 2, false)
 			w.site.answers(200, someRules)
 			time.Sleep(5 * minute)
 			w.expect(Rules, 1, true)
