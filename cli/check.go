@@ -130,15 +130,15 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 // checkGate is the gate of the proxy over the file that the flags name, or over
 // the live robots.txt files.
 func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, io.Closer, error) {
-	rules := cfg.Rules()
+	settings := cfg.GateSettings()
 	if flags.robots != "" {
 		file, err := readRobots(flags.robots, cmd.InOrStdin(), cfg.Robots.MaxBytes)
 		if err != nil {
 			return nil, nil, err
 		}
 		given := &policy.Policy{Outcome: policy.Rules, File: file}
-		rules.Overrides = nil // the file is what shall be judged by
-		g, err := gate.New(rules, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+		settings.Overrides = nil // the file is what shall be judged by
+		g, err := gate.New(settings, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
 			return given, nil
 		}), nil, zerolog.Nop(), nil)
 		return g, closer(func() {}), err
@@ -147,7 +147,7 @@ func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.G
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := gate.New(rules, livePolicies(h.keeper, flags.fresh), nil, h.log, nil)
+	g, err := gate.New(settings, livePolicies(h.keeper, flags.fresh), nil, h.log, nil)
 	return g, h, err
 }
 

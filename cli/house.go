@@ -111,7 +111,7 @@ func (h *house) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy.
 		return nil, nil, err
 	}
 	h.closers = append(h.closers, h.pacer)
-	g, err := gate.New(cfg.Rules(), h.keeper, h.pacer, h.log, h.metrics)
+	g, err := gate.New(cfg.GateSettings(), h.keeper, h.pacer, h.log, h.metrics)
 	if err != nil {
 		return nil, nil, err
 	}

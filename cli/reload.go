@@ -65,7 +65,7 @@ func (r *reloader) apply() error {
 	if err != nil {
 		return fmt.Errorf("log.level: %w", err)
 	}
-	if err := r.gate.SetRules(cfg.Rules()); err != nil {
+	if err := r.gate.SetSettings(cfg.GateSettings()); err != nil {
 		return err
 	}
 	if err := r.server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {

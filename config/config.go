@@ -63,7 +63,7 @@ func (h HTTPS) Validate() error { return h.Options.Validate() }
 // Robots says how robots.txt is fetched and kept, and how paths are compared with it.
 type Robots struct {
 	policy.Options `yaml:",inline"`
-	StrictPaths    bool `yaml:"strict_paths"` // see gate.Rules
+	StrictPaths    bool `yaml:"strict_paths"` // see gate.Settings
 }
 
 // Cache says where policies are kept: in memory, and under it in a store.
@@ -101,7 +101,7 @@ func Default() Config {
 		Listen:          "127.0.0.1:8080",
 		AdminListen:     "127.0.0.1:9090",
 		ShutdownGrace:   30 * time.Second,
-		Log:             Log{Level: "info", Format: "auto", Decisions: gate.AllDecisions},
+		Log:             Log{Level: "info", Format: "auto", Decisions: gate.LogAll},
 		Clients:         proxy.DefaultClients(),
 		HTTPS:           HTTPS{proxy.DefaultTunnels(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),
@@ -174,13 +174,13 @@ func (c Config) validateNames() error {
 	return errors.Join(errs...)
 }
 
-// Rules are what the gate judges by.
-func (c Config) Rules() gate.Rules {
-	return gate.Rules{
+// GateSettings are what the gate judges by.
+func (c Config) GateSettings() gate.Settings {
+	return gate.Settings{
 		Identities: identity.Table{Entries: c.Identities, Default: c.DefaultIdentity},
 		Overrides:  c.Overrides,
 		MaxBytes:   c.Robots.MaxBytes,
-		Decisions:  c.Log.Decisions,
+		LogFilter:  c.Log.Decisions,
 
 		StrictPaths: c.Robots.StrictPaths,
 	}

@@ -12,7 +12,7 @@ import (
 type Log struct {
 	Level     Level          `yaml:"level"`
 	Format    Format         `yaml:"format"`
-	Decisions gate.Decisions `yaml:"decisions"`
+	Decisions gate.LogFilter `yaml:"decisions"`
 	File      string         `yaml:"file,path"` // "" means standard error
 }
 

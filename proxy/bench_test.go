@@ -68,7 +68,7 @@ func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	}
 	rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
 	policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
-	g, err = gate.New(gate.Rules{}, policies, nil, zerolog.New(io.Discard), nil)
+	g, err = gate.New(gate.Settings{}, policies, nil, zerolog.New(io.Discard), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

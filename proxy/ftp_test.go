@@ -116,7 +116,7 @@ func (w *world) ask(method, url string) (*http.Response, string) {
 }
 
 // exempt lets all requests through unjudged.
-func exempt(s *settings) { s.rules.Identities.Default.Mode = identity.Off }
+func exempt(s *settings) { s.gate.Identities.Default.Mode = identity.Off }
 
 // curl gets a URL through the proxy.
 func (w *world) curl(args ...string) (string, error) {

@@ -166,7 +166,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 			w := newWorld(t, func(s *settings) {
 				s.policies = newSays(test.robots)
 				s.tunnels.Mode = proxy.WhenNeeded
-				s.rules.Identities = identity.Table{Entries: test.entries, Default: test.def}
+				s.gate.Identities = identity.Table{Entries: test.entries, Default: test.def}
 			})
 			if got := tunnelled(w, w.origin("https", nil), ""); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
@@ -180,7 +180,7 @@ func TestTunnelByUser(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(botOnly)
 		s.tunnels.Mode = proxy.WhenNeeded
-		s.rules.Identities.Entries = []identity.Entry{{Name: "a", Match: identity.Match{Users: []string{"images"}}, Identity: identity.Identity{ProductTokens: []string{"MyBot"}}}}
+		s.gate.Identities.Entries = []identity.Entry{{Name: "a", Match: identity.Match{Users: []string{"images"}}, Identity: identity.Identity{ProductTokens: []string{"MyBot"}}}}
 	})
 	o := w.origin("https", nil)
 	if got := tunnelled(w, o, "Proxy-Authorization: Basic aW1hZ2VzOng=\r\n"); got != joined {
@@ -343,7 +343,7 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 	identityMode := func(m identity.Mode) func(*settings) {
 		return func(s *settings) {
 			s.tunnels.Mode = proxy.Never
-			s.rules.Identities.Default.Mode = m
+			s.gate.Identities.Default.Mode = m
 		}
 	}
 	for name, test := range map[string]struct {

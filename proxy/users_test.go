@@ -29,7 +29,7 @@ func htpasswd(t *testing.T, cost int) string {
 func TestUsers(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost)
-		s.rules.Identities.Entries = []identity.Entry{{Name: "image-bot", Match: identity.Match{Users: []string{"images"}}}}
+		s.gate.Identities.Entries = []identity.Entry{{Name: "image-bot", Match: identity.Match{Users: []string{"images"}}}}
 	})
 	plain, secure := w.origin("http", nil), w.origin("https", nil)
 	for credentials, right := range map[string]bool{

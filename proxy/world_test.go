@@ -60,7 +60,7 @@ type settings struct {
 	clients  proxy.Clients
 	tunnels  proxy.Tunnels
 	upstream proxy.Upstream
-	rules    gate.Rules
+	gate     gate.Settings
 	policies gate.Policies // instead of the keeper's
 
 	onTransport func(*proxy.Transport)
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 		clients:  proxy.DefaultClients(),
 		tunnels:  proxy.DefaultTunnels(),
 		upstream: proxy.DefaultUpstream(),
-		rules:    gate.Rules{Identities: identity.Table{Default: identity.Default()}},
+		gate:     gate.Settings{Identities: identity.Table{Default: identity.Default()}},
 	}
 	set.upstream.CAFile = originRoots(t, dir)
 	for _, f := range change {
@@ -101,7 +101,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	must(t, err)
 	pacer, err := pace.New(pace.Defaults(), "", log, w.metrics)
 	must(t, err)
-	g, err := gate.New(set.rules, set.policies, pacer, log, w.metrics)
+	g, err := gate.New(set.gate, set.policies, pacer, log, w.metrics)
 	must(t, err)
 	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
 	must(t, w.server.Admit(set.clients, set.tunnels))

@@ -36,7 +36,7 @@ func BenchmarkDecision(b *testing.B) {
 		admin, watching bool
 	}{{"alone", false, false}, {"kept", true, false}, {"watched", true, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			g, err := gate.New(gate.Rules{Decisions: gate.NoDecisions}, always{rules}, nil, zerolog.Nop(), nil)
+			g, err := gate.New(gate.Settings{LogFilter: gate.LogNone}, always{rules}, nil, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -20,7 +20,7 @@ import (
 // newAdmin is one that nobody decides for but the test, by enter.
 func newAdmin(t *testing.T) *Admin {
 	t.Helper()
-	g, err := gate.New(gate.Rules{}, nil, nil, zerolog.Nop(), nil)
+	g, err := gate.New(gate.Settings{}, nil, nil, zerolog.Nop(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,21 +17,21 @@ import (
 	"robotsproxy/proxy/identity"
 )
 
-// Decisions says which requests get a line in the log.
-type Decisions string
+// LogFilter says which requests get a line in the log.
+type LogFilter string
 
 // All of them, those that are disallowed, or none.
 const (
-	AllDecisions     Decisions = "all"
-	RefusedDecisions Decisions = "refused"
-	NoDecisions      Decisions = "none"
+	LogAll     LogFilter = "all"
+	LogRefused LogFilter = "refused"
+	LogNone    LogFilter = "none"
 )
 
 // UnmarshalText accepts the three words above.
-func (d *Decisions) UnmarshalText(text []byte) error {
-	switch w := Decisions(text); w {
-	case AllDecisions, RefusedDecisions, NoDecisions:
-		*d = w
+func (f *LogFilter) UnmarshalText(text []byte) error {
+	switch w := LogFilter(text); w {
+	case LogAll, LogRefused, LogNone:
+		*f = w
 		return nil
 	}
 	return fmt.Errorf("%q is none of all, refused, none", text)
@@ -172,10 +172,10 @@ func (p *Passage) Done(status int, bytes int64, failure error) {
 			w.do(d)
 		}
 	}
-	switch p.rules.Decisions {
-	case NoDecisions:
+	switch p.settings.LogFilter {
+	case LogNone:
 		return
-	case RefusedDecisions:
+	case LogRefused:
 		if p.Judgment == Allowed && !d.Refused {
 			return
 		}

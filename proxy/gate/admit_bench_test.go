@@ -26,7 +26,7 @@ func (a always) Policy(context.Context, robots.Origin, policy.Sender) (*policy.P
 // BenchmarkAdmit is a request's way through the gate, from its question to its line
 // in the log.
 func BenchmarkAdmit(b *testing.B) {
-	for _, decisions := range []gate.Decisions{gate.NoDecisions, gate.AllDecisions} {
+	for _, decisions := range []gate.LogFilter{gate.LogNone, gate.LogAll} {
 		for _, verdict := range []gate.Judgment{gate.Allowed, gate.Disallowed} {
 			b.Run("log="+string(decisions)+"/verdict="+string(verdict), func(b *testing.B) {
 				benchmarkAdmit(b, decisions, verdict)
@@ -35,7 +35,7 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-func benchmarkAdmit(b *testing.B, decisions gate.Decisions, verdict gate.Judgment) {
+func benchmarkAdmit(b *testing.B, decisions gate.LogFilter, verdict gate.Judgment) {
 	url := map[gate.Judgment]string{
 		gate.Allowed:    "https://example.com/private/open?page=2",
 		gate.Disallowed: "https://example.com/private/letters?page=2",
@@ -49,7 +49,7 @@ func benchmarkAdmit(b *testing.B, decisions gate.Decisions, verdict gate.Judgmen
 		Header: http.Header{"User-Agent": {"ExampleBot/1.0 (+https://example.org/bot)"}},
 	}}
 	log := zerolog.New(io.Discard).With().Timestamp().Logger()
-	g, err := gate.New(gate.Rules{Decisions: decisions}, always{rules(site)}, nil, log, prometheus.NewRegistry())
+	g, err := gate.New(gate.Settings{LogFilter: decisions}, always{rules(site)}, nil, log, prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}

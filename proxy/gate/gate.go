@@ -22,34 +22,34 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Rules are the operator's part in a judgment. They are never changed, only
+// Settings are the operator's part in a judgment. They are never changed, only
 // replaced as a whole.
-type Rules struct {
+type Settings struct {
 	Identities identity.Table
 	Overrides  []Override // the first that matches counts
 	MaxBytes   int64      // how much of an override's robots_file counts; 0: as much as of a robots.txt by default
-	Decisions  Decisions
+	LogFilter  LogFilter
 
 	// StrictPaths has a path judged both as RFC 9309 compares it and as servers
 	// read it (see [robots.AsServed]): it is refused if either is disallowed.
 	StrictPaths bool
 }
 
-// load readies rules for use; it does not change r.
-func (r Rules) load() (*Rules, error) {
-	r.Overrides = slices.Clone(r.Overrides)
-	for i := range r.Overrides {
-		if err := r.Overrides[i].load(cmp.Or(r.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
+// load readies the settings for use; it does not change s.
+func (s Settings) load() (*Settings, error) {
+	s.Overrides = slices.Clone(s.Overrides)
+	for i := range s.Overrides {
+		if err := s.Overrides[i].load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
 			return nil, err
 		}
 	}
-	return &r, nil
+	return &s, nil
 }
 
 // overrideOf is the operator's word on an origin; nil if there is none.
-func (r *Rules) overrideOf(origin string) *Override {
-	for i := range r.Overrides {
-		if o := &r.Overrides[i]; o.Origin.Match(origin) {
+func (s *Settings) overrideOf(origin string) *Override {
+	for i := range s.Overrides {
+		if o := &s.Overrides[i]; o.Origin.Match(origin) {
 			return o
 		}
 	}
@@ -63,21 +63,21 @@ type Policies interface {
 	Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error)
 }
 
-// Gate judges requests by the rules and policies that hold at that moment. Its
+// Gate judges requests by the settings and policies that hold at that moment. Its
 // methods may be called by many at once.
 type Gate struct {
-	rules    atomic.Pointer[Rules]
+	settings atomic.Pointer[Settings]
 	policies Policies
 	pacer    *pace.Pacer // nil: nothing is paced
 	account  *account
 	now      func() time.Time
 }
 
-// New makes a gate. It reads the files that the rules name, has requests take their
+// New makes a gate. It reads the files that the settings name, has requests take their
 // turns by pacer (nil: they need not), writes decisions to log and registers its
 // metrics with metrics; nil leaves them unregistered.
-func New(rules Rules, policies Policies, pacer *pace.Pacer, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
-	loaded, err := rules.load()
+func New(settings Settings, policies Policies, pacer *pace.Pacer, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
+	loaded, err := settings.load()
 	if err != nil {
 		return nil, err
 	}
@@ -86,19 +86,19 @@ func New(rules Rules, policies Policies, pacer *pace.Pacer, log zerolog.Logger, 
 	return g, nil
 }
 
-// SetRules puts other rules in the place of those that are, for what is judged from
+// SetSettings puts other settings in the place of those that are, for what is judged from
 // now on. It reads the files that they name; an error leaves all as it was.
-func (g *Gate) SetRules(rules Rules) error {
-	loaded, err := rules.load()
+func (g *Gate) SetSettings(settings Settings) error {
+	loaded, err := settings.load()
 	if err == nil {
 		g.use(loaded)
 	}
 	return err
 }
 
-func (g *Gate) use(rules *Rules) {
-	g.account.expect(rules.Identities.All())
-	g.rules.Store(rules)
+func (g *Gate) use(settings *Settings) {
+	g.account.expect(settings.Identities.All())
+	g.settings.Store(settings)
 }
 
 // Ask is the question put to the gate: may this client have that URL?
@@ -129,18 +129,18 @@ func (u *UnknownIdentity) Error() string {
 // the ask names one.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
-	_, err := g.decide(ctx, g.rules.Load(), &ask, g.now(), &v)
+	_, err := g.decide(ctx, g.settings.Load(), &ask, g.now(), &v)
 	return v, err
 }
 
 // decide writes the verdict to v, the zero value before, and says who is asking. It
 // is deep in a request's stack, which is small at first: growing it costs more than
 // all else here.
-func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time, v *Verdict) (*identity.Identity, error) {
-	id, name := rules.Identities.Identify(&ask.Asker)
+func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now time.Time, v *Verdict) (*identity.Identity, error) {
+	id, name := settings.Identities.Identify(&ask.Asker)
 	if ask.Identity != "" {
-		if id, name = rules.Identities.Named(ask.Identity), ask.Identity; id == nil {
-			return nil, rules.unknown(name)
+		if id, name = settings.Identities.Named(ask.Identity), ask.Identity; id == nil {
+			return nil, settings.unknown(name)
 		}
 	}
 	tokens := ask.Agents
@@ -153,9 +153,9 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time
 	v.RobotsURL = robotsURL
 	v.Agent, v.Identity = tokens[0], name
 	v.Judgment = Disallowed
-	v.mode, v.strict = id.Mode, rules.StrictPaths
+	v.mode, v.strict = id.Mode, settings.StrictPaths
 	v.at = time.Duration(now.Unix()%86400) * time.Second
-	if o := rules.overrideOf(v.Origin); o != nil {
+	if o := settings.overrideOf(v.Origin); o != nil {
 		v.override(o, tokens, ask.Target)
 		return id, nil
 	}
@@ -179,9 +179,9 @@ func (g *Gate) decide(ctx context.Context, rules *Rules, ask *Ask, now time.Time
 	return id, nil
 }
 
-func (r *Rules) unknown(name string) *UnknownIdentity {
+func (s *Settings) unknown(name string) *UnknownIdentity {
 	u := &UnknownIdentity{Name: name}
-	for known := range r.Identities.All() {
+	for known := range s.Identities.All() {
 		u.Known = append(u.Known, known)
 	}
 	return u
@@ -251,14 +251,14 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 // Identify says as whom a request would be judged: the name of its identity and
 // its product tokens.
 func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
-	id, name := g.rules.Load().Identities.Identify(&a)
+	id, name := g.settings.Load().Identities.Identify(&a)
 	return name, id.Tokens(a.UserAgent())
 }
 
 // Identities yields those that requests are told apart by now, by name, in the order in
 // which they are tried; the default comes last. They must not be changed.
 func (g *Gate) Identities() iter.Seq2[string, *identity.Identity] {
-	return g.rules.Load().Identities.All()
+	return g.settings.Load().Identities.All()
 }
 
 // Passage is a request that has been judged, from the gate to its end.
@@ -267,19 +267,19 @@ type Passage struct {
 	Bot    *identity.Identity
 	Target robots.Target
 
-	client netip.Addr
-	method string
-	rules  *Rules
-	gate   *Gate
-	asked  time.Time
-	waited time.Duration
-	late   *pace.Late // set if its turn would come too late
-	place  pace.Place
+	client   netip.Addr
+	method   string
+	settings *Settings
+	gate     *Gate
+	asked    time.Time
+	waited   time.Duration
+	late     *pace.Late // set if its turn would come too late
+	place    pace.Place
 }
 
 // passage is that of an ask which has yet to be judged.
 func (g *Gate) passage(ask *Ask) *Passage {
-	return &Passage{Target: ask.Target, client: ask.Addr, method: ask.Method, rules: g.rules.Load(), gate: g, asked: g.now()}
+	return &Passage{Target: ask.Target, client: ask.Addr, method: ask.Method, settings: g.settings.Load(), gate: g, asked: g.now()}
 }
 
 // Admit judges a client's request and keeps it until it may go on. The caller
@@ -289,7 +289,7 @@ func (g *Gate) passage(ask *Ask) *Passage {
 func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
 	p := g.passage(&ask)
 	var err error
-	p.Bot, err = g.decide(ctx, p.rules, &ask, p.asked, &p.Verdict)
+	p.Bot, err = g.decide(ctx, p.settings, &ask, p.asked, &p.Verdict)
 	if err == nil {
 		err = p.Wait(ctx)
 	}

@@ -108,7 +108,7 @@ func TestDecide(t *testing.T) {
 			judgment: "disallowed", reason: "rule", token: "curl", rule: "Disallow: /", line: 8, group: "*"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := newGate(t, gate.Rules{Identities: identity.Table{Default: test.id}}, &known{policy: test.policy}, zerolog.Nop(), nil)
+			g := newGate(t, gate.Settings{Identities: identity.Table{Default: test.id}}, &known{policy: test.policy}, zerolog.Nop(), nil)
 			v, err := g.Decide(context.Background(), ask(t, test.url, test.agent, test.agents...))
 			if err != nil {
 				t.Fatal(err)
@@ -136,9 +136,9 @@ func ask(t testing.TB, url, userAgent string, agents ...string) gate.Ask {
 	return gate.Ask{Target: target, Asker: asker, Agents: agents, Method: "GET"}
 }
 
-func newGate(t *testing.T, rules gate.Rules, policies gate.Policies, log zerolog.Logger, metrics prometheus.Registerer) *gate.Gate {
+func newGate(t *testing.T, settings gate.Settings, policies gate.Policies, log zerolog.Logger, metrics prometheus.Registerer) *gate.Gate {
 	t.Helper()
-	g, err := gate.New(rules, policies, nil, log, metrics)
+	g, err := gate.New(settings, policies, nil, log, metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestZeroVerdictRefuses(t *testing.T) {
 
 // A question without an answer refuses.
 func TestNoPolicy(t *testing.T) {
-	g := newGate(t, gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: identity.Report}}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
+	g := newGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: identity.Report}}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
 	if !errors.Is(err, context.Canceled) || v.Judgment == gate.Allowed {
 		t.Errorf("%v, %s", err, v.Judgment)
@@ -171,7 +171,7 @@ func TestPolicyIsAskedForOnBehalfOfTheIdentity(t *testing.T) {
 		{Identity: "default", Client: client, ClientAgent: "curl/8", UserAgent: "ExampleBot/1.0", From: "bot@example.org"}: {UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
 	} {
 		k := &known{policy: rules("")}
-		g := newGate(t, gate.Rules{Identities: identity.Table{Default: id}}, k, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{Identities: identity.Table{Default: id}}, k, zerolog.Nop(), nil)
 		question := ask(t, "https://example.com/", "curl/8")
 		question.Addr = client
 		question.Header.Set("From", "someone@example.org")
@@ -186,7 +186,7 @@ func TestVerdictJSON(t *testing.T) {
 	p := rules(site)
 	p.FetchedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p.ExpiresAt = p.FetchedAt.Add(24 * time.Hour)
-	g := newGate(t, gate.Rules{}, &known{policy: p}, zerolog.Nop(), nil)
+	g := newGate(t, gate.Settings{}, &known{policy: p}, zerolog.Nop(), nil)
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestVerdictJSON(t *testing.T) {
 
 // A delay of zero is stated, and members without a value are left out.
 func TestVerdictJSONWithoutValues(t *testing.T) {
-	g := newGate(t, gate.Rules{}, &known{policy: rules("User-agent: *\nCrawl-delay: 0")}, zerolog.Nop(), nil)
+	g := newGate(t, gate.Settings{}, &known{policy: rules("User-agent: *\nCrawl-delay: 0")}, zerolog.Nop(), nil)
 	v, _ := g.Decide(context.Background(), ask(t, "https://example.com/", ""))
 	text, _ := json.Marshal(v)
 	if !bytes.Contains(text, []byte(`"crawl_delay":0`)) {
@@ -220,10 +220,10 @@ func TestVerdictJSONWithoutValues(t *testing.T) {
 
 // One line and one count come of each request, both from its verdict.
 func TestAccount(t *testing.T) {
-	for decisions, want := range map[gate.Decisions]int{"": 3, gate.AllDecisions: 3, gate.RefusedDecisions: 2, gate.NoDecisions: 0} {
+	for decisions, want := range map[gate.LogFilter]int{"": 3, gate.LogAll: 3, gate.LogRefused: 2, gate.LogNone: 0} {
 		var log bytes.Buffer
 		metrics := prometheus.NewRegistry()
-		g := newGate(t, gate.Rules{Decisions: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
+		g := newGate(t, gate.Settings{LogFilter: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
 		for _, url := range []string{"https://example.com/", "https://example.com/private/a", "https://example.com/private/b"} {
 			p, err := g.Admit(context.Background(), ask(t, url, "ExampleBot/1.0"))
 			if err != nil {
@@ -262,7 +262,7 @@ robotsproxy_requests_total{identity="default",reason="unreachable_expired",verdi
 
 func TestDecisionLine(t *testing.T) {
 	var log bytes.Buffer
-	g := newGate(t, gate.Rules{}, &known{policy: rules(site)}, zerolog.New(&log), nil)
+	g := newGate(t, gate.Settings{}, &known{policy: rules(site)}, zerolog.New(&log), nil)
 	p, err := g.Admit(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
 	if err != nil {
 		t.Fatal(err)
@@ -290,8 +290,8 @@ func TestDecisionLine(t *testing.T) {
 
 // Who watches sees what the log says, from the moment on and until it stops.
 func TestWatch(t *testing.T) {
-	g := newGate(t, gate.Rules{
-		Decisions:  gate.NoDecisions,
+	g := newGate(t, gate.Settings{
+		LogFilter:  gate.LogNone,
 		Identities: identity.Table{Entries: []identity.Entry{{Name: "tried", Match: identity.Match{Users: []string{"tried"}}, Identity: identity.Identity{Mode: identity.Report}}}},
 	}, &known{policy: rules(site)}, zerolog.Nop(), nil)
 	pass := func(a gate.Ask) {
@@ -371,7 +371,7 @@ func TestDecideAsAnIdentity(t *testing.T) {
 		{"free", nil, private, true, gate.Exempt, "*"},
 		{"free", nil, elsewhere, false, gate.Overridden, "*"},
 	} {
-		g := newGate(t, gate.Rules{Identities: table, Overrides: []gate.Override{closed}}, &known{policy: rules(site)}, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{Identities: table, Overrides: []gate.Override{closed}}, &known{policy: rules(site)}, zerolog.Nop(), nil)
 		question := gate.Ask{Target: ask(t, test.url, "").Target, Identity: test.identity, Agents: test.agents}
 		v, err := g.Decide(context.Background(), question)
 		if err != nil || v.Admits() != test.admits || v.Reason != test.reason || v.Agent != test.agent {
@@ -393,7 +393,7 @@ func TestDecideAsAnIdentity(t *testing.T) {
 func TestDecisionsAreBounded(t *testing.T) {
 	long := strings.Repeat("ä", 100_000)
 	var log bytes.Buffer
-	g := newGate(t, gate.Rules{Decisions: gate.AllDecisions, Identities: identity.Table{}}, &known{policy: rules("User-agent: *\nDisallow: /" + strings.Repeat("a", 16_000))}, zerolog.New(&log), nil)
+	g := newGate(t, gate.Settings{LogFilter: gate.LogAll, Identities: identity.Table{}}, &known{policy: rules("User-agent: *\nDisallow: /" + strings.Repeat("a", 16_000))}, zerolog.New(&log), nil)
 	a := ask(t, "https://example.com/"+strings.Repeat("a", 60_000), long)
 	a.Method = long
 	p, err := g.Admit(context.Background(), a)

@@ -52,7 +52,7 @@ func TestOverrides(t *testing.T) {
 		{"https://example.net/", identity.Enforce, gate.Disallowed, gate.ByRule, "Disallow: /"},
 	} {
 		k := &known{policy: rules("User-agent: *\nDisallow: /")}
-		g := newGate(t, gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}, Overrides: overrides}, k, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}, Overrides: overrides}, k, zerolog.Nop(), nil)
 		v, err := g.Decide(context.Background(), ask(t, test.url, "curl/8"))
 		if err != nil {
 			t.Fatal(err)
@@ -67,8 +67,8 @@ func TestOverrides(t *testing.T) {
 }
 
 func TestOverrideWhoseFileIsGone(t *testing.T) {
-	rules := gate.Rules{Overrides: []gate.Override{override(t, "https://example.com", "", filepath.Join(t.TempDir(), "none"))}}
-	if _, err := gate.New(rules, &known{}, nil, zerolog.Nop(), nil); err == nil || !strings.Contains(err.Error(), "robots_file") {
+	settings := gate.Settings{Overrides: []gate.Override{override(t, "https://example.com", "", filepath.Join(t.TempDir(), "none"))}}
+	if _, err := gate.New(settings, &known{}, nil, zerolog.Nop(), nil); err == nil || !strings.Contains(err.Error(), "robots_file") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -96,7 +96,7 @@ func TestOverrideFileIsCut(t *testing.T) {
 	}
 	within := int64(strings.Index(text, "cd\n"))
 	for path, want := range map[string]gate.Judgment{"/a": gate.Disallowed, "/b": gate.Allowed, "/bcd": gate.Allowed, "/e": gate.Allowed} {
-		g := newGate(t, gate.Rules{MaxBytes: within, Overrides: []gate.Override{override(t, "https://example.com", "", file)}}, &known{}, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{MaxBytes: within, Overrides: []gate.Override{override(t, "https://example.com", "", file)}}, &known{}, zerolog.Nop(), nil)
 		if v, err := g.Decide(context.Background(), ask(t, "https://example.com"+path, "curl/8")); err != nil || v.Judgment != want {
 			t.Errorf("%s: %s, %v; want %s", path, v.Judgment, err, want)
 		}

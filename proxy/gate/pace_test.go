@@ -20,7 +20,7 @@ import (
 )
 
 // newPacedGate makes a gate with a pacer of the defaults but for what change changes.
-func newPacedGate(t testing.TB, rules gate.Rules, p *policy.Policy, log zerolog.Logger, change func(*pace.Options)) *gate.Gate {
+func newPacedGate(t testing.TB, settings gate.Settings, p *policy.Policy, log zerolog.Logger, change func(*pace.Options)) *gate.Gate {
 	t.Helper()
 	opts := pace.Defaults()
 	if change != nil {
@@ -30,7 +30,7 @@ func newPacedGate(t testing.TB, rules gate.Rules, p *policy.Policy, log zerolog.
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := gate.New(rules, &known{policy: p}, pacer, log, nil)
+	g, err := gate.New(settings, &known{policy: p}, pacer, log, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,24 +56,24 @@ func waits(t *testing.T, g *gate.Gate, urls ...string) []time.Duration {
 func TestWhatIsPaced(t *testing.T) {
 	const second = time.Second
 	page, hidden, robotsTxt := "https://example.com/", "https://example.com/private/a", "https://example.com/robots.txt"
-	mode := func(m identity.Mode) gate.Rules {
-		return gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: m}}}
+	mode := func(m identity.Mode) gate.Settings {
+		return gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: m}}}
 	}
-	word := func(w gate.Word) gate.Rules {
+	word := func(w gate.Word) gate.Settings {
 		var o gate.Override
 		if err := o.Origin.UnmarshalText([]byte("https://example.com")); err != nil {
 			t.Fatal(err)
 		}
 		o.Verdict = w
-		return gate.Rules{Overrides: []gate.Override{o}}
+		return gate.Settings{Overrides: []gate.Override{o}}
 	}
 	byDefault := func(o *pace.Options) { o.DefaultDelay = 3 * second }
 	for name, test := range map[string]struct {
-		rules  gate.Rules
-		policy *policy.Policy
-		change func(*pace.Options)
-		urls   []string
-		want   []time.Duration
+		settings gate.Settings
+		policy   *policy.Policy
+		change   func(*pace.Options)
+		urls     []string
+		want     []time.Duration
 	}{
 		"a delay":                   {policy: rules(site), urls: []string{page, page, page}, want: []time.Duration{0, 2500 * time.Millisecond, 2500 * time.Millisecond}},
 		"what is refused":           {policy: rules(site), urls: []string{hidden, page, hidden, hidden}, want: []time.Duration{0, 0, 0, 0}},
@@ -84,17 +84,17 @@ func TestWhatIsPaced(t *testing.T) {
 		"the default":               {policy: rules("User-agent: *\nDisallow:"), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 3 * second}},
 		"no robots.txt":             {policy: &policy.Policy{Outcome: policy.Unavailable, AllowAll: true}, change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 3 * second}},
 		"zero beats the default":    {policy: rules("User-agent: *\nCrawl-delay: 0"), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"mode report":               {rules: mode(identity.Report), policy: rules(site), urls: []string{hidden, page}, want: []time.Duration{0, 2500 * time.Millisecond}},
-		"mode off":                  {rules: mode(identity.Off), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"the operator's allow":      {rules: word(gate.Allow), policy: rules(site), urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"the operator's own delay":  {rules: word(gate.Allow), policy: rules(site), change: byDefault, urls: []string{page, page, robotsTxt}, want: []time.Duration{0, 3 * second, 0}},
-		"the operator's disallow":   {rules: word(gate.Disallow), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"mode off, and an override": {rules: gate.Rules{Identities: mode(identity.Off).Identities, Overrides: word(gate.Allow).Overrides}, policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"mode report":               {settings: mode(identity.Report), policy: rules(site), urls: []string{hidden, page}, want: []time.Duration{0, 2500 * time.Millisecond}},
+		"mode off":                  {settings: mode(identity.Off), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"the operator's allow":      {settings: word(gate.Allow), policy: rules(site), urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"the operator's own delay":  {settings: word(gate.Allow), policy: rules(site), change: byDefault, urls: []string{page, page, robotsTxt}, want: []time.Duration{0, 3 * second, 0}},
+		"the operator's disallow":   {settings: word(gate.Disallow), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"mode off, and an override": {settings: gate.Settings{Identities: mode(identity.Off).Identities, Overrides: word(gate.Allow).Overrides}, policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
 		"one at a time, that ended": {policy: rules(""), change: func(o *pace.Options) { o.MaxInFlight = 1 }, urls: []string{page, page}, want: []time.Duration{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				got := waits(t, newPacedGate(t, test.rules, test.policy, zerolog.Nop(), test.change), test.urls...)
+				got := waits(t, newPacedGate(t, test.settings, test.policy, zerolog.Nop(), test.change), test.urls...)
 				for i := range got {
 					if got[i] != test.want[i] {
 						t.Errorf("waited %v, want %v", got, test.want)
@@ -124,7 +124,7 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newPacedGate(t, gate.Rules{}, test.policy, zerolog.Nop(), byDefault)
+				g := newPacedGate(t, gate.Settings{}, test.policy, zerolog.Nop(), byDefault)
 				var started [4]time.Duration
 				begun := time.Now()
 				for i, agent := range agents {
@@ -153,7 +153,7 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 func TestLatePassage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		g := newPacedGate(t, gate.Rules{Decisions: gate.RefusedDecisions}, rules(site), zerolog.New(&log), func(o *pace.Options) { o.MaxWait = time.Second })
+		g := newPacedGate(t, gate.Settings{LogFilter: gate.LogRefused}, rules(site), zerolog.New(&log), func(o *pace.Options) { o.MaxWait = time.Second })
 		var seen []gate.Decision
 		defer g.Watch(func(d gate.Decision) { seen = append(seen, d) })()
 		waits(t, g, "https://example.com/", "https://example.com/a")
@@ -176,7 +176,7 @@ func TestLatePassage(t *testing.T) {
 func TestLeavingPassage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		g := newPacedGate(t, gate.Rules{}, rules(site), zerolog.New(&log), nil)
+		g := newPacedGate(t, gate.Settings{}, rules(site), zerolog.New(&log), nil)
 		waits(t, g, "https://example.com/")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -211,7 +211,7 @@ func TestAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newPacedGate(t, gate.Rules{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}}, rules(""), zerolog.Nop(), nil)
+				g := newPacedGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}}, rules(""), zerolog.Nop(), nil)
 				p, err := g.Admit(context.Background(), ask(t, "https://example.com/", "ExampleBot/1.0"))
 				if err != nil {
 					t.Fatal(err)
@@ -248,7 +248,7 @@ func TestUnreadTunnelsAndPace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newPacedGate(t, gate.Rules{}, rules(test.robots), zerolog.Nop(), test.change)
+				g := newPacedGate(t, gate.Settings{}, rules(test.robots), zerolog.Nop(), test.change)
 				p, err := g.AdmitUnread(context.Background(), ask(t, "https://example.com/", ""))
 				if err != nil || (p == nil) != test.read {
 					t.Errorf("must be read: %v, %v", p == nil, err)
@@ -272,7 +272,7 @@ func BenchmarkUnpaced(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			g, err := gate.New(gate.Rules{Decisions: gate.NoDecisions}, k, pacer, zerolog.Nop(), nil)
+			g, err := gate.New(gate.Settings{LogFilter: gate.LogNone}, k, pacer, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

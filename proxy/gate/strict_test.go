@@ -18,7 +18,7 @@ func decideBoth(t testing.TB, body, url string) (loose, strict gate.Verdict) {
 		verdict *gate.Verdict
 		strict  bool
 	}{{&loose, false}, {&strict, true}} {
-		g, err := gate.New(gate.Rules{StrictPaths: v.strict}, &known{policy: rules(body)}, nil, zerolog.Nop(), nil)
+		g, err := gate.New(gate.Settings{StrictPaths: v.strict}, &known{policy: rules(body)}, nil, zerolog.Nop(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

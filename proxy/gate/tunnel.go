@@ -27,7 +27,7 @@ func (g *Gate) AdmitTunnel(ctx context.Context, ask Ask, mixed Judgment) (*Passa
 // fare differently: what a CONNECT says of itself is not trusted for that.
 func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 	p := g.passage(&ask)
-	bot := p.rules.Identities.Certain(&ask.Asker)
+	bot := p.settings.Identities.Certain(&ask.Asker)
 	certain := bot != nil && len(bot.ProductTokens) > 0
 	extent, err := p.decideTunnel(ctx, ask, certain)
 	if err != nil {
@@ -37,7 +37,7 @@ func (g *Gate) AdmitUnread(ctx context.Context, ask Ask) (*Passage, error) {
 		if certain {
 			return such(bot)
 		}
-		return p.rules.Identities.Any(such)
+		return p.settings.Identities.Any(such)
 	}
 	switch {
 	case extent == robots.Part,
@@ -68,7 +68,7 @@ func (p *Passage) Withdraw() { p.place.Leave() }
 func (p *Passage) decideTunnel(ctx context.Context, ask Ask, certain bool) (robots.Extent, error) {
 	ask.Target.Path = "/"
 	var err error
-	p.Bot, err = p.gate.decide(ctx, p.rules, &ask, p.asked, &p.Verdict)
+	p.Bot, err = p.gate.decide(ctx, p.settings, &ask, p.asked, &p.Verdict)
 	switch {
 	case err != nil:
 		return robots.Part, err
