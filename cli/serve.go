@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy/admin"
 )
 
@@ -70,6 +71,10 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	for _, warning := range append(ca.Warnings(), trust.Warnings...) {
 		h.log.Warn().Msg(warning)
 	}
+	files := shortage.Descriptors()
+	if warning := cfg.Limits.Warning(files); warning != "" {
+		h.log.Warn().Int64("open_files", files).Msg(warning)
+	}
 	g, server, err := h.openServer(cfg, ca)
 	if err != nil {
 		return err
@@ -86,7 +91,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	}
 	version, _ := buildVersion()
 	own := []net.Addr{listener.Addr()}
-	serving := h.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", listener.Addr())
+	serving := h.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", listener.Addr()).Int64("open_files", files)
 	var ready atomic.Bool
 	var adminServer *adminServer // nil: none is wanted
 	if cfg.AdminListen != "" {

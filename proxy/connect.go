@@ -200,6 +200,9 @@ func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
 	if g, gathers := t.Conn.(*gathering); gathers && state == http.StateClosed {
 		s.gathered.remove(g.Conn)
 	}
+	if client, counted := t.taken.(*countedConn); counted {
+		s.idles(client, state)
+	}
 	s.watchTrust(t, state)
 }
 

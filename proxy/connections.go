@@ -4,57 +4,74 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"robotsproxy/internal/shortage"
 )
 
-// countingListener counts the connections that are open, and bounds them.
+// countingListener counts the connections that are open. Each has a place among all
+// clients' and one among the descriptors; the next waits for its places.
 type countingListener struct {
 	net.Listener
-	stall  func() time.Duration // see Limits.StallTimeout
-	open   prometheus.Gauge
-	places chan struct{} // nil: there is no bound
-	closed chan struct{}
-	close  sync.Once
+	stall       func() time.Duration // see Limits.StallTimeout
+	open        prometheus.Gauge
+	clients     *clients
+	places      *places
+	descriptors *places
+	closed      chan struct{}
+	close       sync.Once
 }
 
-// newCountingListener bounds the open connections to max; 0 is no bound.
-func newCountingListener(l net.Listener, open prometheus.Gauge, max int, stall func() time.Duration) *countingListener {
-	c := &countingListener{Listener: l, stall: stall, open: open, closed: make(chan struct{})}
-	if max > 0 {
-		c.places = make(chan struct{}, max)
+func newCountingListener(l net.Listener, s *Server) *countingListener {
+	return &countingListener{
+		Listener: l, stall: s.stallLimit, open: s.connections, clients: s.clients, places: s.places, descriptors: s.transport.descriptors,
+		closed: make(chan struct{}),
 	}
-	return c
 }
 
 func (l *countingListener) Accept() (net.Conn, error) {
-	if l.places != nil {
-		select {
-		case l.places <- struct{}{}:
-		case <-l.closed:
-			return nil, net.ErrClosed
-		}
-	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		l.leave()
+		if shortage.OfDescriptors(err) { // net/http tries again after a while
+			l.descriptors.exhausted()
+		}
 		return nil, err
 	}
-	l.open.Inc()
-	counted := &countedConn{Conn: conn, closed: sync.OnceFunc(func() {
+	return l.admit(conn)
+}
+
+// admit waits for the places of a connection.
+func (l *countingListener) admit(conn net.Conn) (net.Conn, error) {
+	if !l.places.wait(l.closed) {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	leave := l.places.leave
+	if holdsDescriptor(conn) {
+		if !l.descriptors.wait(l.closed) {
+			leave()
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+		leave = func() {
+			l.descriptors.leave()
+			l.places.leave()
+		}
+	}
+	counted := &countedConn{Conn: conn}
+	counted.closed = sync.OnceFunc(func() {
 		l.open.Dec()
-		l.leave()
-	})}
+		l.clients.remove(counted)
+		leave()
+	})
+	l.open.Inc()
+	l.clients.add(counted)
 	counted.watch.mayIdle = true
 	counted.watch.start(2*l.stall(), counted)
 	return counted, nil
-}
-
-func (l *countingListener) leave() {
-	if l.places != nil {
-		<-l.places
-	}
 }
 
 func (l *countingListener) Close() error {
@@ -68,8 +85,9 @@ func (l *countingListener) Close() error {
 // writes after it is not.
 type countedConn struct {
 	net.Conn
-	watch  watch
-	closed func()
+	watch     watch
+	idleSince atomic.Int64 // by the clock of clients; 0: it does not wait for a request
+	closed    func()
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
@@ -80,9 +98,10 @@ func (c *countedConn) Write(p []byte) (int, error) {
 }
 
 func (c *countedConn) Close() error {
+	err := c.Conn.Close()
 	c.closed()
 	c.watch.stop()
-	return c.Conn.Close()
+	return err
 }
 
 // breakOff makes what is being written fail; net/http closes then.

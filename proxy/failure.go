@@ -15,6 +15,7 @@ import (
 
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/printable"
+	"robotsproxy/internal/shortage"
 )
 
 // cutShort is the error type of RFC 9209 2.3.12, and of what has no other.
@@ -23,12 +24,22 @@ const cutShort = "http_response_incomplete"
 // headerTooLarge is another error type of RFC 9209 2.3.
 const headerTooLarge = "http_response_header_section_size"
 
-// failureKinds are the error types that come of origins.
+// failureKinds are the error types that come of origins, and of what this machine is
+// short of.
 var failureKinds = []string{
+	limitReached, internalError,
 	"destination_ip_prohibited", "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
 	"tls_protocol_error", "connection_refused", "connection_timeout", "connection_read_timeout", "connection_write_timeout",
 	"http_response_timeout", "http_protocol_error", headerTooLarge, cutShort,
 }
+
+// A request that this machine is too short of something for is answered by one of these,
+// or by destination_ip_unroutable. RFC 9209 2.3 has the one for a limit on
+// connections, the other for what has no type of its own.
+const (
+	limitReached  = "connection_limit_reached"
+	internalError = "proxy_internal_error"
+)
 
 // newFailures counts what origins fail in. All error types are there from the start.
 func newFailures(metrics prometheus.Registerer) *prometheus.CounterVec {
@@ -49,6 +60,34 @@ func (s *Server) failed(err error) answer {
 	return a
 }
 
+// unjudged answers a request that the gate could not judge: the client has left, the proxy
+// is being stopped, or this machine is short of something.
+func (s *Server) unjudged(err error) answer {
+	if shortage.Is(err) {
+		return s.failed(err)
+	}
+	return answer{status: http.StatusServiceUnavailable, kind: internalError, details: err.Error()}
+}
+
+// lacking answers a request that fails for what this machine is short of. That is soon
+// over, or told to the operator.
+func lacking(err error) answer {
+	a := answer{
+		status:  http.StatusServiceUnavailable,
+		kind:    internalError,
+		details: "this proxy's machine is short of something: " + printable.Cut(err.Error(), maxDetails),
+		advice:  "The origin has no part in it. Try again.",
+		header:  http.Header{"Retry-After": {"1"}},
+	}
+	switch {
+	case shortage.OfDescriptors(err):
+		a.kind = limitReached
+	case shortage.OfNetwork(err):
+		a.kind = "destination_ip_unroutable"
+	}
+	return a
+}
+
 // failure says how a request that found no answer upstream is answered: with
 // which status and which error type of RFC 9209 2.3.
 func failure(err error) answer {
@@ -66,6 +105,8 @@ func failure(err error) answer {
 	timedOut := errors.As(err, &netErr) && netErr.Timeout()
 	dialling := errors.As(err, &dial) && dial.Op == "dial"
 	switch {
+	case shortage.Is(err):
+		return lacking(err)
 	case errors.Is(err, errDenied), errors.Is(err, errUnspecified), errors.Is(err, loopback.ErrElsewhere):
 		a.kind = "destination_ip_prohibited"
 	case errors.Is(err, errOwn):
@@ -80,7 +121,7 @@ func failure(err error) answer {
 		a.status, a.kind = http.StatusGatewayTimeout, "http_response_timeout"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		a.kind = "connection_refused"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case errors.Is(err, syscall.EHOSTUNREACH):
 		a.kind = "destination_ip_unroutable"
 	case errors.As(err, &record), strings.Contains(err.Error(), "tls: "):
 		a.kind = "tls_protocol_error"

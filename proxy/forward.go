@@ -200,8 +200,8 @@ func (s *Server) judge(r *http.Request, x *exchange, ctx *goproxy.ProxyCtx) (*ht
 		x.passage, x.failed = passage, err
 		panic(http.ErrAbortHandler)
 	}
-	if err != nil { // the client has left, or the proxy is being stopped
-		return r, s.response(r, answer{status: http.StatusServiceUnavailable, kind: "proxy_internal_error", details: err.Error()})
+	if err != nil {
+		return r, s.response(r, s.unjudged(err))
 	}
 	x.passage = passage
 	if !passage.Admits() {

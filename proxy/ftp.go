@@ -99,7 +99,7 @@ const telnetCommand = 0xFF
 // for data, whatever it says, the host is that of the control connection, and the
 // dialer's check is made again.
 type ftpTransport struct {
-	dialer   *net.Dialer
+	dialer   *dialer
 	patience time.Duration // for all that comes before the response's header; for the last reply
 }
 

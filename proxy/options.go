@@ -210,7 +210,8 @@ func (v *Via) UnmarshalText(text []byte) error {
 // "limits".
 type Limits struct {
 	// MaxConnections bounds the client connections that are open at once; 0 is no
-	// bound. When so many are, none is accepted until one has gone.
+	// bound. When so many are, the one that has waited longest for its next request
+	// gives way to another; if none waits, no other is served until one has gone.
 	MaxConnections int `yaml:"max_connections"`
 	// HeaderTimeout bounds a request's header, the first byte in a tunnel (where TLS is
 	// spoken, its ClientHello) and the TLS handshake, each.
@@ -234,6 +235,24 @@ func DefaultLimits() Limits {
 		StallTimeout:   5 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 	}
+}
+
+// fewFiles is what systems allow that were never told otherwise.
+const fewFiles = 1024
+
+// Warning says that this process may open too few files for the connections of l, "" if
+// there are enough. files is [shortage.Descriptors].
+func (l Limits) Warning(files int64) string {
+	wanted := 2 * int64(l.MaxConnections) // one to the client, one to its origin
+	switch places := maxPlaces(files); {
+	case files == 0:
+		return ""
+	case places < wanted:
+		return fmt.Sprintf("limits.max_connections is %d, but the limit on open files (%d) leaves room for %d connections to clients and origins together: raise that limit (ulimit -n, LimitNOFILE= in systemd) or lower max_connections", l.MaxConnections, files, places)
+	case wanted == 0 && files < fewFiles:
+		return fmt.Sprintf("the limit on open files (%d) leaves room for only %d connections to clients and origins together: raise it (ulimit -n, LimitNOFILE= in systemd)", files, places)
+	}
+	return ""
 }
 
 // Validate reports what is wrong with l. The error begins with the key that it is

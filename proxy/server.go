@@ -64,6 +64,8 @@ type Server struct {
 	gathered connections
 
 	stallTimeout atomic.Int64 // a time.Duration
+	clients      *clients
+	places       *places // of clients' connections
 
 	exchanges sync.RWMutex // each holds it for reading until it is written down
 
@@ -86,6 +88,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 		log:       log,
 		via:       newVia(opts.Name),
 		inside:    newHandoff(),
+		clients:   newClients(),
 		connections: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_connections",
 			Help: "Client connections that are open.",
@@ -98,11 +101,13 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 		distrust: newDistrust(log, metrics),
 	}
 	s.SetStallTimeout(opts.Limits.StallTimeout)
+	s.bound(metrics)
 	s.goproxy = s.newForwarder()
 	s.home = s.newHome()
 	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
 	s.outer.ConnContext = s.withClient
+	s.outer.ConnState = s.watchIdle
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTunnel
@@ -135,6 +140,45 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 	}
 }
 
+// bound has the connections keep to max_connections and to the limit on open files.
+func (s *Server) bound(metrics prometheus.Registerer) {
+	reached := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+		Name: "robotsproxy_limit_reached_total",
+		Help: "Connections that found no place: max_connections of clients, or descriptors of clients and origins.",
+	}, []string{"limit"})
+	tell := func(limit, advice string) func(int64, bool) {
+		count := reached.WithLabelValues(limit)
+		return func(max int64, first bool) {
+			count.Inc()
+			if first {
+				s.log.Warn().Str("limit", limit).Int64("max", max).Msg(advice)
+			}
+		}
+	}
+	s.places = &places{
+		max:      int64(s.opts.Limits.MaxConnections),
+		makeRoom: []func(){s.clients.closeIdlest},
+		reached:  tell("max_connections", "all client connections are in use: idle ones are closed, and others wait; raise limits.max_connections if the machine can bear it"),
+	}
+	d := s.transport.descriptors
+	d.makeRoom = append(d.makeRoom, s.clients.closeIdlest)
+	d.reached = tell("descriptors", "as many connections are open as the limit on open files leaves room for: idle ones are closed, others wait or get 503; raise the limit (ulimit -n, LimitNOFILE= in systemd)")
+}
+
+// watchIdle is the outer server's ConnState.
+func (s *Server) watchIdle(conn net.Conn, state http.ConnState) {
+	s.idles(conn.(*countedConn), state)
+}
+
+// idles notes whether a client's connection waits for its next request.
+func (s *Server) idles(conn *countedConn, state http.ConnState) {
+	s.clients.idles(conn, state == http.StateIdle)
+	if state == http.StateIdle {
+		s.places.mayHaveRoom()
+		s.transport.descriptors.mayHaveRoom()
+	}
+}
+
 // serverLog takes what net/http has to say of clients that misbehave.
 type serverLog struct{ log zerolog.Logger }
 
@@ -148,7 +192,7 @@ func (l serverLog) Write(line []byte) (int, error) {
 func (s *Server) Serve(l net.Listener) error {
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Serve(s.inside) }()
-	err := s.outer.Serve(newCountingListener(l, s.connections, s.opts.Limits.MaxConnections, s.stallLimit))
+	err := s.outer.Serve(newCountingListener(l, s))
 	s.inside.Close()
 	return errors.Join(ended(err), ended(<-inner))
 }

@@ -32,12 +32,13 @@ type Transport struct {
 	byParent     map[*url.URL]*route
 	insecure     []identity.HostGlob
 	destinations destinations
+	descriptors  *places // of connections to clients, too
 }
 
 // route leads to origins directly or by one parent proxy.
 type route struct {
 	parent    *url.URL // nil: origins are dialled
-	dialer    *net.Dialer
+	dialer    *dialer
 	verifying versions
 	lenient   versions
 	ftp       *ftpTransport // of those that dial
@@ -75,20 +76,23 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream.proxy: %w", err)
 	}
+	descriptors := newDescriptors()
 	t := &Transport{
-		direct:       newRoute(opts, roots, nil),
-		outward:      newRoute(opts, roots, nil),
+		direct:       newRoute(opts, roots, nil, descriptors),
+		outward:      newRoute(opts, roots, nil, descriptors),
 		parents:      parents,
 		byParent:     map[*url.URL]*route{},
 		insecure:     opts.Insecure,
 		destinations: destinations{deny: opts.Deny},
+		descriptors:  descriptors,
 	}
+	descriptors.makeRoom = []func(){t.CloseIdleConnections}
 	for _, r := range t.dialling() {
 		r.dialer.ControlContext = t.destinations.control
 	}
 	for _, parent := range parents.byScheme {
 		if t.byParent[parent] == nil {
-			t.byParent[parent] = newRoute(opts, roots, parent)
+			t.byParent[parent] = newRoute(opts, roots, parent, descriptors)
 		}
 	}
 	return t, nil
@@ -97,8 +101,8 @@ func NewTransport(opts Upstream) (*Transport, error) {
 // dialling are the routes without a parent.
 func (t *Transport) dialling() []*route { return []*route{t.direct, t.outward} }
 
-func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL) *route {
-	r := &route{parent: parent, dialer: &net.Dialer{Timeout: opts.ConnectTimeout}}
+func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL, descriptors *places) *route {
+	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, descriptors}}
 	r.verifying = r.newVersions(opts, &tls.Config{RootCAs: roots})
 	r.lenient = r.newVersions(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	r.ftp = &ftpTransport{r.dialer, opts.ResponseHeaderTimeout}

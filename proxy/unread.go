@@ -76,8 +76,8 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	ask := gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method}
 	passage, err := judge(r.Context(), ask)
 	switch {
-	case err != nil: // the client has left, or the proxy is being stopped
-		s.answer(w, r, answer{status: http.StatusServiceUnavailable, kind: "proxy_internal_error", details: err.Error()})
+	case err != nil:
+		s.answer(w, r, s.unjudged(err))
 		return true
 	case passage == nil:
 		return false

@@ -131,16 +131,3 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
-
-func TestMaxConnections(t *testing.T) {
-	w := newWorld(t, func(s *settings) { s.proxy.Limits.MaxConnections = 2 })
-	first, second, third := w.dial(), w.tunnel("example.com:443"), w.dial()
-	for _, c := range []*rawConn{first, third} {
-		c.send("GET /ca.pem HTTP/1.1\r\nHost: x\r\n\r\n")
-	}
-	first.response("GET")
-	w.gauge("robotsproxy_connections", 2)
-	second.Close() // gives its place to the third
-	third.response("GET")
-	w.gauge("robotsproxy_connections", 2)
-}

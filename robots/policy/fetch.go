@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/internal/shortage"
 	"robotsproxy/robots"
 	"robotsproxy/robots/store"
 )
@@ -48,8 +49,9 @@ type fetcher struct {
 	userAgent string // where the operator names none for an identity
 }
 
-// fetch asks the origin, of which so much is known. The error is that of ctx, or that
-// by must not be led there: such a fetch says nothing about the origin.
+// fetch asks the origin, of which so much is known. The error is that of ctx, or says
+// that by must not be led there or what this machine is short of: such a fetch says
+// nothing about the origin.
 func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, known store.Record) (found, error) {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
@@ -60,7 +62,7 @@ func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, kn
 	if ctx.Err() != nil {
 		return found{}, context.Cause(ctx)
 	}
-	if errors.Is(err, loopback.ErrElsewhere) {
+	if errors.Is(err, loopback.ErrElsewhere) || shortage.Is(err) {
 		return found{}, err
 	}
 	if err != nil {
@@ -106,8 +108,9 @@ func (v *visit) robots(origin robots.Origin, by Sender, known store.Record) (fou
 		if !v.isAnother(name) {
 			continue
 		}
-		if again, err := v.ask(origin, name); err == nil && again.status/100 == 2 {
-			return again, nil
+		again, err := v.ask(origin, name)
+		if shortage.Is(err) || err == nil && again.status/100 == 2 {
+			return again, err
 		}
 	}
 	return got, err
@@ -158,7 +161,11 @@ func (v *visit) ask(origin robots.Origin, agent string) (found, error) {
 		}
 	case Unavailable:
 		if got.status >= 500 {
-			if !v.failsForMissing(origin) {
+			fails, err := v.failsForMissing(origin)
+			if err != nil {
+				return got, err
+			}
+			if !fails {
 				return got, statusError(got.status)
 			}
 			got.cause = "the site answers any missing page so"
@@ -269,20 +276,28 @@ func Read(r io.Reader, max int64) ([]byte, error) {
 }
 
 // failsForMissing reports whether the origin answers 5xx for a page that
-// cannot be there, while its front page is well.
-func (v *visit) failsForMissing(origin robots.Origin) bool {
-	missing := v.statusOf(origin.String() + "/" + strings.ToLower(rand.Text()))
-	return missing/100 == 5 && v.statusOf(origin.String()+"/")/100 == 2
+// cannot be there, while its front page is well. The error is a shortage of this
+// machine's.
+func (v *visit) failsForMissing(origin robots.Origin) (bool, error) {
+	missing, err := v.statusOf(origin.String() + "/" + strings.ToLower(rand.Text()))
+	if err != nil || missing/100 != 5 {
+		return false, err
+	}
+	front, err := v.statusOf(origin.String() + "/")
+	return front/100 == 2, err
 }
 
-// statusOf is 0 if there is no response.
-func (v *visit) statusOf(address string) int {
+// statusOf is 0 if there is no response. The error is a shortage of this machine's.
+func (v *visit) statusOf(address string) (int, error) {
 	resp, _, err := v.follow(address)
-	if err != nil {
-		return 0
+	switch {
+	case shortage.Is(err):
+		return 0, err
+	case err != nil:
+		return 0, nil
 	}
 	v.discard(resp)
-	return resp.StatusCode
+	return resp.StatusCode, nil
 }
 
 // A body that says nothing is read before it is closed if it is that short and

@@ -125,8 +125,8 @@ func (k *Keeper) Close() {
 }
 
 // Policy returns what the origin allows now. by is who asks the origin, if it must
-// be asked. The error is the end of ctx or ErrClosed, nothing else: an
-// unreachable robots.txt is a policy too.
+// be asked. The error is the end of ctx, ErrClosed or a shortage of this machine's (see
+// [shortage.Is]), nothing else: an unreachable robots.txt is a policy too.
 func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	if e := k.memory.get(origin); e != nil {
 		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {

@@ -23,7 +23,9 @@ import (
 // A site answers for every origin, in memory.
 type site struct {
 	mu      sync.Mutex
-	status  int // 0: no connection
+	status  int   // 0: no connection
+	short   error // of this machine, for requests after the next `spared`; nil: none
+	spared  int
 	header  http.Header
 	body    string
 	takes   time.Duration
@@ -54,6 +56,9 @@ func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
+	if s.spared--; s.short != nil && s.spared < 0 {
+		return nil, s.short
+	}
 	status := s.status
 	if status == 0 {
 		return nil, fmt.Errorf("nobody there")
@@ -72,6 +77,14 @@ func (s *site) answers(status int, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status, s.body = status, body
+}
+
+// isOutOfReach has requests after the next so many fail by what this machine is short of;
+// nil ends it.
+func (s *site) isOutOfReach(after int, short error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spared, s.short = after, short
 }
 
 // fetched returns how many requests came since it was last called.

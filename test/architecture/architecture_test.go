@@ -35,6 +35,7 @@ var arrows = map[string]map[string]string{
 		"certs":              "it ends TLS with leaf certificates",
 		"internal/loopback":  "it says which clients are on this machine",
 		"internal/printable": "its answers show what sites and clients wrote",
+		"internal/shortage":  "what this machine lacks is answered as its own fault, and bounds connections",
 		"proxy/gate":         "every request is judged there",
 		"proxy/identity":     "host globs, and who a client says it is",
 		"robots":             "targets and origins",
@@ -58,13 +59,14 @@ var arrows = map[string]map[string]string{
 	},
 	"robots/policy": {
 		"internal/loopback": "a fetch may go where its client may",
+		"internal/shortage": "a fetch that fails for this machine's fault says nothing about its origin",
 		"robots":            "it parses what it fetches",
 		"robots/store":      "the type of its records",
 	},
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "robots/store", "proxy/pace", "certs", "internal/loopback", "internal/printable"}
+var leaves = []string{"robots", "robots/store", "proxy/pace", "certs", "internal/loopback", "internal/printable", "internal/shortage"}
 
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{

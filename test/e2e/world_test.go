@@ -37,6 +37,7 @@ type world struct {
 	temp   string   // its folder for temporary files, which everybody may search
 	config string   // its configuration file
 	vars   []string // of its environment, besides those that all have
+	files  int      // that it may have open; 0: as many as the test
 
 	origins string // a file with the certificate of https origins
 
@@ -97,6 +98,9 @@ func (w *world) runWith(flags ...string) {
 	w.log = &logLines{}
 	w.exited, w.judged = make(chan struct{}), false
 	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
+	if w.files > 0 {
+		w.command = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(w.files)}, w.command.Args...)...)
+	}
 	w.command.Stderr = w.log
 	w.command.Env = append([]string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}, w.vars...)
 	must(w.t, w.command.Start())
