@@ -30,6 +30,7 @@ type sample struct {
 	rate     float64       // requests or octets a second
 	p50, p99 time.Duration
 	memory   memory
+	files    int     // descriptors
 	tunnel   float64 // octets a tunnel
 }
 
@@ -49,6 +50,7 @@ const (
 	secureDown  = "HTTPS, one download"
 	idleTunnels = "idle tunnels"
 	afterRun    = "memory"
+	leftBy      = "left by " // a case that is measured apart
 )
 
 // measure measures all cases with those of the kinds whose name matches wanted.
@@ -64,8 +66,8 @@ func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 		return err
 	}
 	for _, c := range benchCases() {
-		if b.cases.MatchString(c.name) {
-			b.requests(ctx, &c, proxies)
+		if b.cases.MatchString(c.name) && !c.apart {
+			b.requests(ctx, &c, b.scale.rounds, proxies)
 		}
 	}
 	if b.cases.MatchString(halfLoad) {
@@ -78,6 +80,11 @@ func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 	}
 	for _, r := range proxies {
 		b.results.add(afterRun, r.name, sample{memory: r.memory()})
+	}
+	for _, c := range benchCases() {
+		if b.cases.MatchString(c.name) && c.apart {
+			b.apart(ctx, &c)
+		}
 	}
 	if b.cases.MatchString(idleTunnels) {
 		for _, k := range b.kinds {
@@ -160,7 +167,7 @@ func (b *bench) interleave(ctx context.Context, name string, rounds int, proxies
 }
 
 // requests measures a case.
-func (b *bench) requests(ctx context.Context, c *benchCase, proxies []*running) {
+func (b *bench) requests(ctx context.Context, c *benchCase, rounds int, proxies []*running) {
 	var able []*running
 	for _, r := range proxies {
 		if why, ok := c.measures(&r.kind); ok {
@@ -169,15 +176,45 @@ func (b *bench) requests(ctx context.Context, c *benchCase, proxies []*running) 
 			b.leave("%s: %s", r.name, why)
 		}
 	}
-	b.interleave(ctx, c.name, b.scale.rounds, able, func(r *running) (sample, error) {
+	b.interleave(ctx, c.name, rounds, able, func(r *running) (sample, error) {
+		budget := c.budget(b.scale)
 		workers := c.workers(b.site, r)
+		if budget.requests > 0 {
+			workers = workers[:min(len(workers), budget.requests)]
+		}
 		defer closeAll(workers)
-		s, err := b.observe(r, func() load { return closedLoop(ctx, workers, c.budget(b.scale)) }, workers)
+		if c.apart {
+			if l := closedLoop(ctx, workers, warming(workers)); l.err != nil {
+				return sample{}, l.err
+			}
+		}
+		s, err := b.observe(r, func() load { return closedLoop(ctx, workers, budget) }, workers)
 		if c.name == tunnelAgain && !resumes(workers) {
 			b.note("%s: %s resumes no session", c.name, r.name)
 		}
 		return s, err
 	})
+}
+
+// warming is for connections to the origin, as many as the workers need at once.
+func warming(workers []worker) budget { return budget{requests: 3 * len(workers)} }
+
+// apart measures a case with proxies of its own, in a third of the rounds, and what they
+// hold when all clients have left.
+func (b *bench) apart(ctx context.Context, c *benchCase) {
+	proxies := b.startAll()
+	defer func() {
+		for _, r := range proxies {
+			r.stop()
+		}
+	}()
+	b.requests(ctx, c, max(1, b.scale.rounds/3), proxies)
+	time.Sleep(rest)
+	for _, r := range proxies {
+		if len(b.results[c.name][r.name]) > 0 {
+			b.results.add(leftBy+c.name, r.name, sample{memory: r.memory(), files: r.files()})
+		}
+	}
 }
 
 // resumes reports whether most of the workers' handshakes went on with a session.

@@ -11,6 +11,7 @@ import (
 const (
 	clients = 8
 	crowd   = 64
+	throng  = 1024
 )
 
 // benchCase is a kind of load that is told in requests.
@@ -18,6 +19,7 @@ type benchCase struct {
 	name  string
 	tls   bool // the proxy reads inside TLS
 	http2 bool // the client speaks HTTP/2
+	apart bool // it leaves many connections behind, so it has proxies of its own; what they hold in the end is told
 
 	workers func(s *site, r *running) []worker
 	budget  func(sc scale) budget
@@ -29,11 +31,13 @@ const (
 	plainNew    = "HTTP, a new connection each"
 	secureKept  = "HTTPS over HTTP/1.1, kept-alive tunnels"
 	secureCrowd = "HTTPS over HTTP/1.1, 64 kept-alive tunnels"
+	throngKept  = "HTTPS over HTTP/1.1, 1,024 kept-alive tunnels"
 	secureH2    = "HTTPS over HTTP/2"
 	crowdH2     = "HTTPS over HTTP/2, 64 clients"
 	tunnelNew   = "HTTPS, a new CONNECT and TLS each"
 	tunnelAgain = "HTTPS, a new CONNECT each, TLS resumed"
 	manyOrigins = "HTTP, distinct origins in turn"
+	originsH2   = "HTTPS over HTTP/2, distinct origins in turn"
 )
 
 func benchCases() []benchCase {
@@ -62,6 +66,8 @@ func benchCases() []benchCase {
 			return s.tunnelClients(r, clients, config, true)
 		}},
 		{name: manyOrigins, budget: func(sc scale) budget { return budget{requests: sc.origins} }, workers: (*site).originClients},
+		{name: throngKept, tls: true, apart: true, budget: func(sc scale) budget { return budget{requests: sc.throng} }, workers: tunnels(throng, false)},
+		{name: originsH2, tls: true, http2: true, apart: true, budget: func(sc scale) budget { return budget{requests: sc.origins} }, workers: (*site).h2OriginClients},
 	}
 }
 
@@ -118,8 +124,7 @@ func (s *site) h2Clients(r *running, n int) []worker {
 // address of loopback each time, so that the proxy has never been there.
 func (s *site) originClients(r *running) []worker {
 	next := func() []byte {
-		n := int(r.asked.Add(1))
-		host := "127." + strconv.Itoa(1+n>>16) + "." + strconv.Itoa(n>>8&255) + "." + strconv.Itoa(n&255) + ":" + s.ports.Plain
+		host := r.nextOrigin() + ":" + s.ports.Plain
 		return get("http://"+host+allowedPath, host)
 	}
 	workers := make([]worker, clients)
@@ -127,4 +132,21 @@ func (s *site) originClients(r *running) []worker {
 		workers[i] = &client{proxy: r.address, next: next}
 	}
 	return workers
+}
+
+// h2OriginClients do the same inside TLS. They leave each tunnel after its request.
+func (s *site) h2OriginClients(r *running) []worker {
+	workers := make([]worker, clients)
+	for i := range workers {
+		workers[i] = &tourist{proxy: r.address, next: func() string {
+			return "https://" + r.nextOrigin() + ":" + s.ports.Secure + allowedPath
+		}}
+	}
+	return workers
+}
+
+// nextOrigin is an address of loopback that the proxy has not been sent to.
+func (r *running) nextOrigin() string {
+	n := int(r.asked.Add(1))
+	return "127." + strconv.Itoa(1+n>>16) + "." + strconv.Itoa(n>>8&255) + "." + strconv.Itoa(n&255)
 }

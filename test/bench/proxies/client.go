@@ -166,12 +166,26 @@ func (c *h2Client) request() error {
 	case resp.ProtoMajor != 2:
 		return errors.New("it speaks " + resp.Proto)
 	case resp.StatusCode != http.StatusOK:
-		return errors.New("the response is " + resp.Status)
+		return fmt.Errorf("the response is %s (%s)", resp.Status, resp.Header.Get("Proxy-Status"))
 	}
 	return nil
 }
 
 func (c *h2Client) close() { c.client.CloseIdleConnections() }
+
+// tourist is a worker that asks another origin over HTTP/2 each time, and leaves.
+type tourist struct {
+	proxy string
+	next  func() string
+}
+
+func (t *tourist) request() error {
+	c := h2Client{&http.Client{Transport: newH2Transport(t.proxy)}, t.next()}
+	defer c.close()
+	return c.request()
+}
+
+func (t *tourist) close() {}
 
 // clientTLS does not verify: that would be the client's CPU, and this program
 // knows whom it talks to.

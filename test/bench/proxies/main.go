@@ -59,14 +59,15 @@ type scale struct {
 	rounds   int    // many short ones, so that what disturbs the machine for seconds meets all alike
 	each     budget // of a proxy in a round
 	origins  int    // in a round
+	throng   int    // requests of 1,024 clients in a round
 	idle     []int  // tunnels
 	download int64  // octets
 }
 
 var (
-	full  = scale{rounds: 9, each: budget{length: time.Second}, origins: 5_000, idle: []int{1_000, 10_000}, download: 300 << 20}
-	quick = scale{rounds: 5, each: budget{length: 350 * time.Millisecond}, origins: 1_000, idle: []int{1_000}, download: 300 << 20}
-	smoke = scale{rounds: 1, each: budget{requests: 50}, origins: 50, idle: []int{10}, download: 1 << 20}
+	full  = scale{rounds: 9, each: budget{length: time.Second}, origins: 5_000, throng: 30_000, idle: []int{1_000, 10_000}, download: 300 << 20}
+	quick = scale{rounds: 5, each: budget{length: 350 * time.Millisecond}, origins: 1_000, throng: 8_000, idle: []int{1_000}, download: 300 << 20}
+	smoke = scale{rounds: 1, each: budget{requests: 50}, origins: 50, throng: 50, idle: []int{10}, download: 1 << 20}
 )
 
 // run measures what args ask for. Tables go to out, progress to progress.

@@ -91,6 +91,16 @@ func (p *process) family() []int {
 	return family
 }
 
+// files is how many descriptors the process and its descendants have open.
+func (p *process) files() int {
+	total := 0
+	for _, pid := range p.family() {
+		open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		total += len(open)
+	}
+	return total
+}
+
 // memory is what the process and its descendants have in memory, in octets.
 type memory struct{ now, peak int64 }
 

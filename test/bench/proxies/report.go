@@ -33,6 +33,7 @@ var goals = []goal{
 	{secureKept, ours, "squid", 0.80},
 	{secureCrowd, ours, "goproxy", 0.95},
 	{secureCrowd, ours, "squid", 0.80},
+	{throngKept, ours, "goproxy", 1.20},
 	{secureH2, ours, "goproxy", 0.80},
 	{crowdH2, ours, "goproxy", 0.80},
 	{tunnelNew, ours, "goproxy", 1.05},
@@ -54,6 +55,7 @@ func (b *bench) report(out io.Writer) {
 		processor(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.scale.rounds, clients)
 	for _, c := range benchCases() {
 		b.reportRequests(out, c.name)
+		b.reportLeft(out, leftBy+c.name)
 	}
 	b.reportRequests(out, halfLoad)
 	for _, name := range []string{plainDown, secureDown} {
@@ -123,6 +125,19 @@ func (b *bench) reportRequests(out io.Writer, name string) {
 		cpu := median(s, cpuOf)
 		fmt.Fprintf(out, "| %s | %.1f | %.2f | %.0f | %.0f | %.0f |\n", proxy, float64(cpu)/microsecond, ratio(own, s, cpuOf),
 			median(s, rateOf), float64(median(s, p50Of))/microsecond, float64(median(s, p99Of))/microsecond)
+	}
+}
+
+// reportLeft is the table of what a case leaves, if it was measured apart.
+func (b *bench) reportLeft(out io.Writer, name string) {
+	proxies := b.measured(name)
+	if len(proxies) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n| %s | descriptors | memory, MB | at most, MB |\n|---|---:|---:|---:|\n", name)
+	for _, proxy := range proxies {
+		s := b.results[name][proxy][0]
+		fmt.Fprintf(out, "| %s | %d | %.0f | %.0f |\n", proxy, s.files, float64(s.memory.now)/octetsMegabyte, float64(s.memory.peak)/octetsMegabyte)
 	}
 }
 

@@ -54,8 +54,8 @@ func tunedTransport() *http.Transport {
 		ResponseHeaderTimeout: time.Minute,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,
-		MaxIdleConns:          1024,
-		MaxIdleConnsPerHost:   256,
+		MaxIdleConns:          2048,
+		MaxIdleConnsPerHost:   2048,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
 	}

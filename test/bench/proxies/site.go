@@ -5,11 +5,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	_ "embed"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -65,7 +67,7 @@ func newSite() (_ *site, err error) {
 	if err := s.makeCertificates(leaf); err != nil {
 		return nil, fmt.Errorf("making certificates: %w", err)
 	}
-	cmd, err := ownRole("origin", leaf)
+	cmd, err := ownRole("origin", leaf, s.caFile(), s.keyFile())
 	if err != nil {
 		return nil, err
 	}
@@ -127,12 +129,7 @@ func (s *site) makeCertificates(leaf string) error {
 	if err != nil {
 		return err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"},
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}, ca, key.Public(), caKey)
+	der, err := x509.CreateCertificate(rand.Reader, leafTemplate(ca, net.IPv4(127, 0, 0, 1), "localhost"), ca, key.Public(), caKey)
 	if err != nil {
 		return err
 	}
@@ -143,6 +140,29 @@ func (s *site) makeCertificates(leaf string) error {
 		return err
 	}
 	return writeKeyed(leaf, key, der)
+}
+
+func leafTemplate(ca *x509.Certificate, ip net.IP, names ...string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: ip.String()},
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    names, IPAddresses: []net.IP{ip},
+	}
+}
+
+// byAddress signs certificates for the addresses of loopback, which have no name that a
+// client could ask for. All have the key of one leaf.
+func byAddress(leaf, ca tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	key := leaf.PrivateKey.(*ecdsa.PrivateKey)
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if hello.ServerName != "" {
+			return &leaf, nil
+		}
+		ip := hello.Conn.LocalAddr().(*net.TCPAddr).IP
+		der, err := x509.CreateCertificate(rand.Reader, leafTemplate(ca.Leaf, ip), ca.Leaf, key.Public(), ca.PrivateKey)
+		return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	}
 }
 
 // writeKeyed writes a key, behind the certificates in DER that it belongs to.
@@ -176,8 +196,16 @@ func writePEM(path, kind string, blocks ...[]byte) error {
 // serveOrigin is the role of the origin. It says where it listens in its first
 // line.
 func serveOrigin(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("origin wants the file of its certificate")
+	if len(args) != 3 {
+		return errors.New("origin wants the files of its certificate, the CA and its key")
+	}
+	leaf, err := tls.LoadX509KeyPair(args[0], args[0])
+	if err != nil {
+		return err
+	}
+	ca, err := tls.LoadX509KeyPair(args[1], args[2])
+	if err != nil {
+		return err
 	}
 	plain, err := loopbackListener()
 	if err != nil {
@@ -191,10 +219,10 @@ func serveOrigin(args []string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(ports); err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(originPage)}
+	server := &http.Server{Handler: http.HandlerFunc(originPage), TLSConfig: &tls.Config{GetCertificate: byAddress(leaf, ca)}}
 	failed := make(chan error, 2)
 	go func() { failed <- server.Serve(plain) }()
-	go func() { failed <- server.ServeTLS(secure, args[0], args[0]) }()
+	go func() { failed <- server.ServeTLS(secure, "", "") }()
 	return <-failed
 }
 
