@@ -61,7 +61,6 @@ func openHouse(ctx context.Context, cfg config.Config, mayForget bool, stderr io
 	if err != nil {
 		return nil, err
 	}
-	cfg.Cache.Keep = cfg.Robots.Keep() // the last copy and the failures are needed beyond a lifetime
 	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, h.log)
 	switch {
 	case err == nil:

@@ -151,6 +151,18 @@ func TestZeroVerdictRefuses(t *testing.T) {
 	}
 }
 
+func TestWhyOfAnUnreachableFile(t *testing.T) {
+	for cause, want := range map[string]string{
+		"connection refused": "http://example.com/robots.txt cannot be had (connection refused), so everything is disallowed until it can",
+		"":                   "http://example.com/robots.txt cannot be had, so everything is disallowed until it can",
+	} {
+		v := gate.Verdict{Reason: gate.Unreachable, RobotsURL: "http://example.com/robots.txt", Cause: cause}
+		if got := v.Why(); got != want {
+			t.Errorf("cause %q: %s", cause, got)
+		}
+	}
+}
+
 // A question without an answer refuses.
 func TestNoPolicy(t *testing.T) {
 	g := newGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: identity.Report}}}, &known{err: context.Canceled}, zerolog.Nop(), nil)

@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"robotsproxy/proxy/identity"
@@ -118,7 +117,11 @@ func (v *Verdict) Why() string {
 	case Unavailable:
 		return fmt.Sprintf("%s answers %d: there are no rules", v.RobotsURL, v.RobotsStatus)
 	case Unreachable:
-		return strings.TrimSuffix(fmt.Sprintf("%s cannot be had (%s), so everything is disallowed until it can", v.RobotsURL, v.Cause), " ()")
+		cause := ""
+		if v.Cause != "" {
+			cause = fmt.Sprintf(" (%s)", v.Cause)
+		}
+		return fmt.Sprintf("%s cannot be had%s, so everything is disallowed until it can", v.RobotsURL, cause)
 	case UnreachableExpired:
 		return fmt.Sprintf("%s has not been reachable for so long that nothing is disallowed any more", v.RobotsURL)
 	case Status:

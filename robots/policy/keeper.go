@@ -102,7 +102,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		metrics:   metrics,
 	}
 	k.flights = newFlights(k.crashed)
-	k.options.Store(&s.Options)
+	k.SetOptions(s.Options)
 	return k, nil
 }
 
@@ -111,6 +111,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 // end by the old ones.
 func (k *Keeper) SetOptions(opts Options) {
 	k.options.Store(&opts)
+	k.records.setKeep(opts.keep())
 	k.places.resize(opts.MaxFetches)
 }
 

@@ -63,10 +63,10 @@ func Defaults() Options {
 	}
 }
 
-// Keep is how long a record may still be needed after the lifetime of its
+// keep is how long a record may still be needed after the lifetime of its
 // answer: until an unreachable robots.txt no longer disallows everything, and a
 // week.
-func (o Options) Keep() time.Duration {
+func (o Options) keep() time.Duration {
 	return max(o.DisallowFor, o.AllowAfter) + 7*24*time.Hour
 }
 

@@ -70,6 +70,17 @@ type records struct {
 	written chan struct{} // closed when nothing more will be
 }
 
+// An expirer is a store that drops records by itself: one whose answer's lifetime has
+// ended for that long.
+type expirer interface{ SetKeep(length time.Duration) }
+
+// setKeep tells the store how long records may be needed after their lifetime.
+func (r *records) setKeep(length time.Duration) {
+	if s, ok := r.store.(expirer); ok {
+		s.SetKeep(length)
+	}
+}
+
 func newRecords(s store.Store, log zerolog.Logger, m *metrics) *records {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &records{

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"robotsproxy/robots"
@@ -76,7 +77,7 @@ func newProxy(t *testing.T, server *store.RedisServer, s *site, change ...func(*
 	t.Helper()
 	p := proxy{log: new(lockedBuffer)}
 	opts := store.Defaults()
-	opts.Kind, opts.RedisURL, opts.Keep = store.Redis, server.URL(), policy.Defaults().Keep()
+	opts.Kind, opts.RedisURL = store.Redis, server.URL()
 	kept, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +173,38 @@ func TestFleetFetchesOnce(t *testing.T) {
 	newProxy(t, server, s).ask(t, origin("0.example"))
 	if s.fetched("0.example") != 1 {
 		t.Error("another that has just started fetches again")
+	}
+}
+
+// A record outlives its answer for as long as its text and its failures may be needed,
+// also by options that have changed meanwhile.
+func TestRecordsLastAsTheOptionsSay(t *testing.T) {
+	server, s := store.StartRedis(t), newSite(t, 0)
+	p := newProxy(t, server, s)
+	client := redis.NewClient(&redis.Options{Addr: server.Address})
+	defer client.Close()
+	const day = 24 * time.Hour
+	for i, test := range []struct{ disallowFor, allowAfter, want time.Duration }{
+		{30 * day, 30 * day, (1 + 30 + 7) * day}, // the defaults, which are those of the start
+		{90 * day, 30 * day, (1 + 90 + 7) * day},
+		{2 * day, 60 * day, (1 + 60 + 7) * day},
+		{day, 2 * day, (1 + 2 + 7) * day},
+	} {
+		if i > 0 {
+			opts := policy.Defaults()
+			opts.DisallowFor, opts.AllowAfter = test.disallowFor, test.allowAfter
+			p.SetOptions(opts)
+		}
+		o := origin("%d.example", i)
+		p.ask(t, o)
+		var lives time.Duration
+		await(t, "the record", func() bool {
+			lives = client.PTTL(t.Context(), "robotsproxy:policy:"+o.String()).Val()
+			return lives > 0
+		})
+		if lives > test.want || lives < test.want-time.Hour {
+			t.Errorf("disallow_for %v, allow_after %v: the record lives %v, want %v", test.disallowFor, test.allowAfter, lives, test.want)
+		}
 	}
 }
 

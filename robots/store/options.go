@@ -43,10 +43,6 @@ type Options struct {
 	// nobody asks for, is kept. 0: without end.
 	History time.Duration `yaml:"history"`
 
-	// Keep is how long Redis keeps a record whose lifetime is over, for the
-	// sake of its text and its failures. 0: as long as History.
-	Keep time.Duration `yaml:"-"`
-
 	Now func() time.Time `yaml:"-"` // nil means time.Now
 }
 

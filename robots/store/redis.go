@@ -33,8 +33,8 @@ const endless = 100 * 365 * 24 * time.Hour
 // machines share.
 type redisStore struct {
 	client  *redis.Client
-	address string // for errors: it has no password
-	keep    time.Duration
+	address string       // for errors: it has no password
+	keep    atomic.Int64 // set by SetKeep, in nanoseconds; 0: as long as history
 	history time.Duration
 	now     func() time.Time
 	packer  packer
@@ -72,14 +72,11 @@ func newRedis(opts Options, client *redis.Options) *redisStore {
 	client.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	s := &redisStore{
 		client: redis.NewClient(client), address: client.Addr,
-		keep: opts.Keep, history: opts.History, now: opts.Now,
+		history: opts.History, now: opts.Now,
 		places: make(chan struct{}, maxConnections), opened: time.Now(),
 	}
 	if s.history <= 0 {
 		s.history = endless
-	}
-	if s.keep <= 0 {
-		s.keep = s.history
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -101,6 +98,11 @@ func parseRedisURL(address string) (*redis.Options, error) {
 }
 
 func (s *redisStore) Close() error { return s.client.Close() }
+
+// SetKeep says how long a record is kept once the lifetime of its answer has ended, for
+// the sake of its text and its failures; before, that is as long as the history. It
+// counts for the records that are put from then on.
+func (s *redisStore) SetKeep(length time.Duration) { s.keep.Store(int64(length)) }
 
 // soon asks Redis for what a request waits for, unless it has not answered of
 // late.

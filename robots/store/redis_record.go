@@ -210,13 +210,17 @@ func (s *redisStore) putCall(rec Record) (keys []string, args []any) {
 }
 
 // lifetime is how long a record is kept: while it holds, and then for as long
-// as its text and its failures may be needed, but not longer than history.
+// as SetKeep says, but not longer than history.
 func (s *redisStore) lifetime(rec Record, now time.Time) time.Duration {
 	left := max(rec.ExpiresAt.Sub(now), 0)
 	if rec.ExpiresAt.IsZero() {
 		left = 0
 	}
-	return max(left, min(left+s.keep, s.history), time.Minute)
+	keep := time.Duration(s.keep.Load())
+	if keep == 0 {
+		keep = s.history
+	}
+	return max(left, min(left+keep, s.history), time.Minute)
 }
 
 // listPage is how many origins at least are looked at in one step of List, and

@@ -28,7 +28,7 @@ const oneDay = 24 * time.Hour
 // openOn opens a store on a server at a time that the test may move.
 func openOn(t testing.TB, server *RedisServer, now *time.Time) *redisStore {
 	t.Helper()
-	opts := Options{Kind: Redis, RedisURL: server.URL(), History: 365 * oneDay, Keep: 37 * oneDay}
+	opts := Options{Kind: Redis, RedisURL: server.URL(), History: 365 * oneDay}
 	if now != nil {
 		opts.Now = func() time.Time { return *now }
 	}
@@ -37,6 +37,7 @@ func openOn(t testing.TB, server *RedisServer, now *time.Time) *redisStore {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	s.(*redisStore).SetKeep(37 * oneDay)
 	return s.(*redisStore)
 }
 

@@ -27,7 +27,7 @@ func TestStores(t *testing.T) {
 		}
 	}
 	late := func() time.Time { return noon.Add(300 * 24 * time.Hour) }
-	opts := Options{History: 365 * 24 * time.Hour, Keep: 37 * 24 * time.Hour, Now: late}
+	opts := Options{History: 365 * 24 * time.Hour, Now: late}
 	t.Run("sqlite", func(t *testing.T) {
 		opts.Kind = SQLite
 		testStore(t, open(opts))
@@ -42,6 +42,7 @@ func TestStores(t *testing.T) {
 		openEmpty := func(t *testing.T) Store {
 			opts.Kind, opts.RedisURL = Redis, server.URL()
 			s := open(opts)(t)
+			s.(*redisStore).SetKeep(37 * oneDay)
 			if err := s.(*redisStore).client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
