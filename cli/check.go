@@ -95,7 +95,7 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	}
 	var tokens []string
 	for _, agent := range flags.agents {
-		token := identity.Token(agent)
+		token := identity.TokenOf(agent)
 		if token != agent {
 			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: --agent %q is a User-Agent; its product token is %s\n", agent, printable.Line(token))
 		}

@@ -75,7 +75,7 @@ func why(d gate.Decision) string {
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
 	case d.Reason == gate.Unreachable:
 		return strings.TrimSuffix(fmt.Sprintf("its robots.txt cannot be had (%s)", d.Cause), " ()")
-	case d.Reason == gate.Unread:
+	case d.Reason == gate.OpaqueTunnel:
 		return "a tunnel that is not read, to a site that is allowed only in part"
 	case d.Reason == gate.Overridden:
 		return "the configuration's override"

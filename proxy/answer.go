@@ -54,7 +54,7 @@ func refusal(v *gate.Verdict, now time.Time) answer {
 }
 
 // tooMany tells a client that its turn at an origin comes too late.
-func tooMany(p *gate.Passage) answer {
+func tooMany(p *gate.Admission) answer {
 	late := p.Late()
 	seconds := int(math.Ceil(late.Wait.Seconds()))
 	return answer{
@@ -79,7 +79,7 @@ func (s *Server) response(r *http.Request, a answer) *http.Response {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Security-Policy", pageCSP)
 	h.Set("X-Content-Type-Options", "nosniff")
 	return &http.Response{
 		StatusCode:    a.status,
@@ -94,8 +94,8 @@ func (s *Server) response(r *http.Request, a answer) *http.Response {
 	}
 }
 
-// pagePolicy lets the pages of the proxy's own load and run nothing.
-const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'"
+// pageCSP lets the pages of the proxy's own load and run nothing.
+const pageCSP = "default-src 'none'; style-src 'unsafe-inline'"
 
 // answer writes an answer where goproxy has no part: to a request that never
 // came as far as the gate.

@@ -43,13 +43,13 @@ func (l goproxyLog) Printf(format string, v ...any) {
 
 // exchange is one request on its way through goproxy.
 type exchange struct {
-	client  responseWriter
-	early   early
-	target  robots.Target
-	upload  *upload       // nil if the request has no body
-	passage *gate.Passage // nil until the gate has judged
-	failed  error         // why the origin gave no response
-	body    download      // of its response
+	client    responseWriter
+	early     early
+	target    robots.Target
+	upload    *upload         // nil if the request has no body
+	admission *gate.Admission // nil until the gate has judged
+	failed    error           // why the origin gave no response
+	body      download        // of its response
 
 	server   *Server
 	standing watch
@@ -98,8 +98,8 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 	case stood == moves && x.body.cut != nil && r.Context().Err() == nil: // else it is the client that has left
 		s.failures.WithLabelValues(cutShort).Inc()
 	}
-	if x.passage != nil {
-		x.passage.Done(x.client.status, x.client.bytes, cmp.Or(x.standing.why(stood), x.failed, x.body.cut))
+	if x.admission != nil {
+		x.admission.Done(x.client.status, x.client.bytes, cmp.Or(x.standing.why(stood), x.failed, x.body.cut))
 	}
 	broken := cause != nil || x.body.cut != nil || stood != moves && !x.told
 	if r.ProtoMajor == 1 && !x.upload.whole() {
@@ -195,24 +195,24 @@ func (s *Server) judge(r *http.Request, x *exchange, ctx *goproxy.ProxyCtx) (*ht
 	if err := bars(r.Context(), x.target.Origin); err != nil {
 		return r, s.response(r, s.failed(err))
 	}
-	passage, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
-	if err != nil && passage.Admits() { // the client has left while it waited for its turn
-		x.passage, x.failed = passage, err
+	admission, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
+	if err != nil && admission.Admits() { // the client has left while it waited for its turn
+		x.admission, x.failed = admission, err
 		panic(http.ErrAbortHandler)
 	}
 	if err != nil {
 		return r, s.response(r, s.unjudged(err))
 	}
-	x.passage = passage
-	if !passage.Admits() {
+	x.admission = admission
+	if !admission.Admits() {
 		var a answer
-		a, x.failed = s.refuse(r, passage)
+		a, x.failed = s.refuse(r, admission)
 		return r, s.response(r, a)
 	}
 	ctx.RoundTripper = origins{s}
 
 	stripHopByHop(r.Header, isWebSocket(r.Header))
-	passage.Bot.Rewrite(r.Header)
+	admission.Bot.Rewrite(r.Header)
 	if _, sent := r.Header["User-Agent"]; !sent {
 		r.Header["User-Agent"] = nil // else net/http adds its own
 	}
@@ -234,7 +234,7 @@ func (s *Server) loop() answer {
 
 // refuse answers what the gate does not let through. An error says that the origin
 // is one that this proxy does not go to, which is no fault of the origin's.
-func (s *Server) refuse(r *http.Request, p *gate.Passage) (answer, error) {
+func (s *Server) refuse(r *http.Request, p *gate.Admission) (answer, error) {
 	if p.Late() != nil {
 		return tooMany(p), nil
 	}
@@ -296,7 +296,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})
 	}
 	x.upstream = resp.Body
-	x.passage.Answered(resp.StatusCode, resp.Header)
+	x.admission.HonorRetryAfter(resp.StatusCode, resp.Header)
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	stripResponse(resp.Header, s.opts.Name, switched)
 	if !switched {

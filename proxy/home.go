@@ -38,7 +38,7 @@ func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
 	}{s.opts.Name, address, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), setups(address)}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Content-Security-Policy", pagePolicy)
+	w.Header().Set("Content-Security-Policy", pageCSP)
 	if formatFor(r.Header) == asHTML {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		homeHTML.Execute(w, view) // the client has left if this fails

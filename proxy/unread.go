@@ -19,11 +19,11 @@ import (
 
 // judge judges a tunnel as a whole, again and again while it lasts. It gives nil for
 // one that must be read.
-type judge func(ctx context.Context, ask gate.Ask) (*gate.Passage, error)
+type judge func(ctx context.Context, ask gate.Ask) (*gate.Admission, error)
 
 // onBehalf is j for a client, whatever context it is called with.
 func (j judge) onBehalf(client *loopback.Client) judge {
-	return func(ctx context.Context, ask gate.Ask) (*gate.Passage, error) {
+	return func(ctx context.Context, ask gate.Ask) (*gate.Admission, error) {
 		return j(loopback.With(ctx, client), ask)
 	}
 }
@@ -42,11 +42,11 @@ func (s *Server) unreadJudge(tunnels *Tunnels, host string) judge {
 		if tunnels.Mixed == AllowMixed {
 			mixed = gate.Allowed
 		}
-		return func(ctx context.Context, ask gate.Ask) (*gate.Passage, error) {
-			return s.gate.AdmitTunnel(ctx, ask, mixed)
+		return func(ctx context.Context, ask gate.Ask) (*gate.Admission, error) {
+			return s.gate.AdmitOpaque(ctx, ask, mixed)
 		}
 	case tunnels.Mode == WhenNeeded:
-		return s.gate.AdmitUnread
+		return s.gate.AdmitIfUniform
 	}
 	return nil
 }
@@ -74,40 +74,40 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 		return true
 	}
 	ask := gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method}
-	passage, err := judge(r.Context(), ask)
+	admission, err := judge(r.Context(), ask)
 	switch {
 	case err != nil:
 		s.answer(w, r, s.unjudged(err))
 		return true
-	case passage == nil:
+	case admission == nil:
 		return false
 	}
-	if err := passage.Wait(r.Context()); err != nil { // the client has left
-		passage.Done(0, 0, err)
+	if err := admission.Wait(r.Context()); err != nil { // the client has left
+		admission.Done(0, 0, err)
 		return true
 	}
-	if !passage.Admits() {
-		a, err := s.refuse(r, passage)
+	if !admission.Admits() {
+		a, err := s.refuse(r, admission)
 		s.answer(w, r, a)
-		passage.Done(a.status, 0, err)
+		admission.Done(a.status, 0, err)
 		return true
 	}
 	up, err := s.transport.Dial(r.Context(), origin)
 	if err != nil {
 		a := s.failed(err)
 		s.answer(w, r, a)
-		passage.Done(a.status, 0, err)
+		admission.Done(a.status, 0, err)
 		return true
 	}
 	if !s.openTunnel(w, r, t) {
 		up.Close()
-		passage.Done(0, 0, errNotOpened)
+		admission.Done(0, 0, errNotOpened)
 		return true
 	}
 	course, err := t.courseIn(tunnels)
 	if course == refuse {
-		passage.Misnamed()
-		if passage.Admits() { // its identity's mode is report or off
+		admission.Misdirected()
+		if admission.Admits() { // its identity's mode is report or off
 			course = join
 		}
 	}
@@ -121,11 +121,11 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 			defer s.guard(func() {})
 			defer s.hijacked.remove(t.Conn)
 			defer s.open.Dec()
-			s.carry(t, up, passage, judge, ask, err)
+			s.carry(t, up, admission, judge, ask, err)
 		}()
 	case read:
 		up.Close()
-		passage.Withdraw()
+		admission.Discard()
 		return false
 	case refuse:
 		t.Write(unrecognizedName)
@@ -134,7 +134,7 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	default:
 		up.Close()
 		t.Close()
-		passage.Done(http.StatusOK, 0, err)
+		admission.Done(http.StatusOK, 0, err)
 	}
 	return true
 }
@@ -143,13 +143,13 @@ var errNotOpened = errors.New("the client left before its tunnel was open")
 
 // carry joins a client and its origin for as long as the tunnel may pass. A concern is
 // what the log's line is to say of a tunnel that passes all the same; nil for none.
-func (s *Server) carry(t *tunnel, up net.Conn, passage *gate.Passage, judge judge, ask gate.Ask, concern error) {
+func (s *Server) carry(t *tunnel, up net.Conn, admission *gate.Admission, judge judge, ask gate.Ask, concern error) {
 	down := int64(0)
-	defer func() { passage.Done(http.StatusOK, down, concern) }()
+	defer func() { admission.Done(http.StatusOK, down, concern) }()
 	defer t.Close()
 	defer up.Close()
 	var refused atomic.Bool
-	stop := s.judgeAgain(passage, judge, ask, func() {
+	stop := s.judgeAgain(admission, judge, ask, func() {
 		refused.Store(true)
 		t.Close()
 		up.Close()
@@ -186,10 +186,10 @@ const often = time.Minute
 // judgeAgain judges a tunnel again when the policy that let it through is over, and
 // now and then before. It calls end once, when the tunnel may no longer pass or
 // would have to be read. The caller ends it by stop.
-func (s *Server) judgeAgain(first *gate.Passage, judge judge, ask gate.Ask, end func()) (stop func()) {
+func (s *Server) judgeAgain(first *gate.Admission, judge judge, ask gate.Ask, end func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var timer *time.Timer
-	next := func(p *gate.Passage) time.Duration {
+	next := func(p *gate.Admission) time.Duration {
 		if p.ExpiresAt.IsZero() {
 			return often
 		}

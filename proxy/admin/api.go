@@ -92,7 +92,7 @@ func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 		Identity: r.URL.Query().Get("identity"),
 		Agents:   agentsOf(r),
 	})
-	if unknown := (*gate.UnknownIdentity)(nil); errors.As(err, &unknown) {
+	if unknown := (*gate.UnknownIdentityError)(nil); errors.As(err, &unknown) {
 		writeProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -118,7 +118,7 @@ func agentsOf(r *http.Request) []string {
 	var tokens []string
 	for _, agent := range r.URL.Query()["agent"] {
 		if agent != "" {
-			tokens = append(tokens, identity.Token(agent))
+			tokens = append(tokens, identity.TokenOf(agent))
 		}
 	}
 	return tokens

@@ -21,10 +21,10 @@ var dashboardFiles embed.FS
 
 var dashboardPage = template.Must(template.ParseFS(dashboardFiles, "dashboard/index.html"))
 
-// dashboardPolicy has a browser refuse whatever is not one of the page's own files:
+// dashboardCSP has a browser refuse whatever is not one of the page's own files:
 // what sites and clients wrote is shown there. The last two forbid scripts to turn
 // text into markup at all.
-const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+const dashboardCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // fileTypes are named here since the system's table may say anything, and nothing is
@@ -62,7 +62,7 @@ func (s Setup) pageFile(w http.ResponseWriter, r *http.Request) {
 func serveFile(w http.ResponseWriter, r *http.Request, name string, content []byte) {
 	h := w.Header()
 	h.Set("Content-Type", fileTypes[path.Ext(name)])
-	h.Set("Content-Security-Policy", dashboardPolicy)
+	h.Set("Content-Security-Policy", dashboardCSP)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "no-cache")

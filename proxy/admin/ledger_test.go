@@ -133,9 +133,9 @@ func TestHits(t *testing.T) {
 	add(1, func(d *gate.Decision) { d.Reason = gate.NoRule }) // by an empty rule
 	for _, other := range []func(*gate.Decision){
 		func(d *gate.Decision) { d.Origin = "https://b.example" },
-		func(d *gate.Decision) { d.RobotsSHA256 = "2" },   // the site has changed it
-		func(d *gate.Decision) { d.RobotsSHA256 = "" },    // an operator's file
-		func(d *gate.Decision) { d.Reason = gate.Unread }, // a tunnel is no path
+		func(d *gate.Decision) { d.RobotsSHA256 = "2" },         // the site has changed it
+		func(d *gate.Decision) { d.RobotsSHA256 = "" },          // an operator's file
+		func(d *gate.Decision) { d.Reason = gate.OpaqueTunnel }, // a tunnel is no path
 		func(d *gate.Decision) { d.Line = 0 },
 	} {
 		add(1, other)

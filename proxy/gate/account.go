@@ -128,10 +128,10 @@ func (a *account) change(watchers func([]*watcher) []*watcher) {
 	a.watchers.Store(&all)
 }
 
-// Done ends a passage: status and bytes are those of the response as the client
+// Done ends an admission: status and bytes are those of the response as the client
 // got it, failure says why the origin gave none or only a part; nil if it gave
 // all.
-func (p *Passage) Done(status int, bytes int64, failure error) {
+func (p *Admission) Done(status int, bytes int64, failure error) {
 	p.place.Leave()
 	a := p.gate.account
 	now := p.gate.now()

@@ -114,18 +114,18 @@ type Ask struct {
 	Method string
 }
 
-// UnknownIdentity says that an ask names an identity which the configuration has not.
-type UnknownIdentity struct {
+// UnknownIdentityError says that an ask names an identity which the configuration has not.
+type UnknownIdentityError struct {
 	Name  string
 	Known []string
 }
 
-func (u *UnknownIdentity) Error() string {
+func (u *UnknownIdentityError) Error() string {
 	return fmt.Sprintf("there is no identity %q; the configuration has %s", u.Name, strings.Join(u.Known, ", "))
 }
 
 // Decide judges. The verdict says all that is known even where err says that
-// nothing could be decided: then it refuses. The error is an [*UnknownIdentity] where
+// nothing could be decided: then it refuses. The error is an [*UnknownIdentityError] where
 // the ask names one.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
@@ -179,8 +179,8 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	return id, nil
 }
 
-func (s *Settings) unknown(name string) *UnknownIdentity {
-	u := &UnknownIdentity{Name: name}
+func (s *Settings) unknown(name string) *UnknownIdentityError {
+	u := &UnknownIdentityError{Name: name}
 	for known := range s.Identities.All() {
 		u.Known = append(u.Known, known)
 	}
@@ -261,8 +261,8 @@ func (g *Gate) Identities() iter.Seq2[string, *identity.Identity] {
 	return g.settings.Load().Identities.All()
 }
 
-// Passage is a request that has been judged, from the gate to its end.
-type Passage struct {
+// Admission is a request that has been judged, from the gate to its end.
+type Admission struct {
 	Verdict
 	Bot    *identity.Identity
 	Target robots.Target
@@ -277,17 +277,17 @@ type Passage struct {
 	place    pace.Place
 }
 
-// passage is that of an ask which has yet to be judged.
-func (g *Gate) passage(ask *Ask) *Passage {
-	return &Passage{Target: ask.Target, client: ask.Addr, method: ask.Method, settings: g.settings.Load(), gate: g, asked: g.now()}
+// admission is that of an ask which has yet to be judged.
+func (g *Gate) admission(ask *Ask) *Admission {
+	return &Admission{Target: ask.Target, client: ask.Addr, method: ask.Method, settings: g.settings.Load(), gate: g, asked: g.now()}
 }
 
 // Admit judges a client's request and keeps it until it may go on. The caller
 // calls Done once when the request has ended, whatever the verdict. An error
-// means that the client left before: it was not judged or, where the passage admits
+// means that the client left before: it was not judged or, where the admission admits
 // it, it waited for its turn. Then too Done may be called.
-func (g *Gate) Admit(ctx context.Context, ask Ask) (*Passage, error) {
-	p := g.passage(&ask)
+func (g *Gate) Admit(ctx context.Context, ask Ask) (*Admission, error) {
+	p := g.admission(&ask)
 	var err error
 	p.Bot, err = g.decide(ctx, p.settings, &ask, p.asked, &p.Verdict)
 	if err == nil {

@@ -394,7 +394,7 @@ func TestDecideAsAnIdentity(t *testing.T) {
 		}
 		question.Identity = "unheard-of"
 		v, err = g.Decide(context.Background(), question)
-		var unknown *gate.UnknownIdentity
+		var unknown *gate.UnknownIdentityError
 		if !errors.As(err, &unknown) || v.Admits() || !strings.Contains(err.Error(), `no identity "unheard-of"; the configuration has named, watched, free, default`) {
 			t.Errorf("an identity that is not there: %v, admits %v", err, v.Admits())
 		}

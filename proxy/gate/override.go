@@ -14,24 +14,24 @@ import (
 // stands in for theirs. In a configuration it is an item of the list "overrides".
 type Override struct {
 	Origin     identity.OriginGlob `yaml:"origin"`
-	Verdict    Word                `yaml:"verdict"`
+	Verdict    Action              `yaml:"verdict"`
 	RobotsFile string              `yaml:"robots_file,path"`
 
 	file *robots.File // what RobotsFile holds
 }
 
-// Word is an operator's verdict.
-type Word string
+// Action is an operator's verdict.
+type Action string
 
 // The two words. The zero value is none, which stands for a robots_file.
 const (
-	Allow    Word = "allow"
-	Disallow Word = "disallow"
+	Allow    Action = "allow"
+	Disallow Action = "disallow"
 )
 
 // UnmarshalText accepts the two words above.
-func (o *Word) UnmarshalText(text []byte) error {
-	switch w := Word(text); w {
+func (o *Action) UnmarshalText(text []byte) error {
+	switch w := Action(text); w {
 	case Allow, Disallow:
 		*o = w
 		return nil

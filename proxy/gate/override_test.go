@@ -13,7 +13,7 @@ import (
 	"robotsproxy/proxy/identity"
 )
 
-func override(t *testing.T, origin string, verdict gate.Word, file string) gate.Override {
+func override(t *testing.T, origin string, verdict gate.Action, file string) gate.Override {
 	t.Helper()
 	o := gate.Override{Verdict: verdict, RobotsFile: file}
 	if err := o.Origin.UnmarshalText([]byte(origin)); err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // paced reports whether what may be asked for in a tunnel has to be spaced or counted,
-// now or at another time of the day: for the bot of the passage, if it is certain, else
+// now or at another time of the day: for the bot of the admission, if it is certain, else
 // for any bot.
-func (p *Passage) paced(certain bool) bool {
+func (p *Admission) paced(certain bool) bool {
 	if p.gate.pacer == nil || p.mode == identity.Off {
 		return false
 	}
@@ -24,9 +24,9 @@ func (p *Passage) paced(certain bool) bool {
 	return p.gate.pacer.Paces(stated)
 }
 
-// Wait keeps a passage that is admitted until its turn. One whose turn would come too
+// Wait keeps an admission that is admitted until its turn. One whose turn would come too
 // late is admitted no more. An error means that the client left before.
-func (p *Passage) Wait(ctx context.Context) error {
+func (p *Admission) Wait(ctx context.Context) error {
 	var err error
 	if p.gate.pacer != nil && p.Admits() && p.mode != identity.Off && !p.Target.IsRobotsTxt() {
 		p.place, err = p.gate.pacer.Wait(ctx, p.request())
@@ -38,9 +38,9 @@ func (p *Passage) Wait(ctx context.Context) error {
 	return err
 }
 
-// request is the passage as the pacer knows it. An operator's word on an origin is
+// request is the admission as the pacer knows it. An operator's word on an origin is
 // one on its paths: it states no delay, but a robots_file may.
-func (p *Passage) request() pace.Request {
+func (p *Admission) request() pace.Request {
 	return pace.Request{
 		Origin:   p.Origin,
 		Identity: p.Identity,
@@ -52,15 +52,15 @@ func (p *Passage) request() pace.Request {
 
 // Admits reports whether the request is let through: its verdict admits it, and its
 // turn does not come too late.
-func (p *Passage) Admits() bool { return p.late == nil && p.Verdict.Admits() }
+func (p *Admission) Admits() bool { return p.late == nil && p.Verdict.Admits() }
 
 // Late says why the request is refused although its verdict admits it: its turn would
 // come too late. nil if that is not so.
-func (p *Passage) Late() *pace.Late { return p.late }
+func (p *Admission) Late() *pace.Late { return p.late }
 
-// Answered tells what the origin said to the request: with 429 and 503 it may ask
+// HonorRetryAfter takes up what the origin answered: with 429 and 503 it may ask
 // for a pause (RFC 9110 10.2.3, RFC 6585 4), which its bot's further requests keep.
-func (p *Passage) Answered(status int, header http.Header) {
+func (p *Admission) HonorRetryAfter(status int, header http.Header) {
 	if p.gate.pacer == nil || p.mode == identity.Off || status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return
 	}

@@ -59,7 +59,7 @@ func TestWhatIsPaced(t *testing.T) {
 	mode := func(m identity.Mode) gate.Settings {
 		return gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: m}}}
 	}
-	word := func(w gate.Word) gate.Settings {
+	word := func(w gate.Action) gate.Settings {
 		var o gate.Override
 		if err := o.Origin.UnmarshalText([]byte("https://example.com")); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 
 // A request whose turn comes too late is refused, and said to be: its verdict is not
 // what refuses it.
-func TestLatePassage(t *testing.T) {
+func TestLateAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		g := newPacedGate(t, gate.Settings{LogFilter: gate.LogRefused}, rules(site), zerolog.New(&log), func(o *pace.Options) { o.MaxWait = time.Second })
@@ -173,7 +173,7 @@ func TestLatePassage(t *testing.T) {
 }
 
 // A client that leaves while it waits is written down too.
-func TestLeavingPassage(t *testing.T) {
+func TestLeavingAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		g := newPacedGate(t, gate.Settings{}, rules(site), zerolog.New(&log), nil)
@@ -216,7 +216,7 @@ func TestAnswered(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p.Answered(test.status, test.header)
+				p.HonorRetryAfter(test.status, test.header)
 				p.Done(test.status, 0, nil)
 				if got := waits(t, g, "https://example.com/"); got[0] != test.want {
 					t.Errorf("waited %v, want %v", got[0], test.want)
@@ -249,7 +249,7 @@ func TestUnreadTunnelsAndPace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newPacedGate(t, gate.Settings{}, rules(test.robots), zerolog.Nop(), test.change)
-				p, err := g.AdmitUnread(context.Background(), ask(t, "https://example.com/", ""))
+				p, err := g.AdmitIfUniform(context.Background(), ask(t, "https://example.com/", ""))
 				if err != nil || (p == nil) != test.read {
 					t.Errorf("must be read: %v, %v", p == nil, err)
 				}

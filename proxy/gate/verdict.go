@@ -71,7 +71,7 @@ const (
 	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
 	UnreachableExpired Reason = "unreachable_expired" // nor could it for so long that nothing is refused any more
 	Status             Reason = "status"              // the operator's own word on that HTTP status
-	Unread             Reason = "tunnel"              // what is in the tunnel cannot be read, and only a part of the site is allowed
+	OpaqueTunnel       Reason = "tunnel"              // what is in the tunnel cannot be read, and only a part of the site is allowed
 	Overridden         Reason = "override"            // the operator's own word on the origin
 	Exempt             Reason = "exempt"              // the identity's mode is off
 )
@@ -87,7 +87,7 @@ var judgments = map[Reason][]Judgment{
 	Unreachable:        {Disallowed},
 	UnreachableExpired: {Allowed},
 	Status:             {Allowed, Disallowed},
-	Unread:             {Allowed, Disallowed},
+	OpaqueTunnel:       {Allowed, Disallowed},
 	Overridden:         {Allowed, Disallowed},
 	Exempt:             {Allowed},
 }
@@ -126,7 +126,7 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("%s has not been reachable for so long that nothing is disallowed any more", v.RobotsURL)
 	case Status:
 		return fmt.Sprintf("%s answers %d, for which the configuration says so", v.RobotsURL, v.RobotsStatus)
-	case Unread:
+	case OpaqueTunnel:
 		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
 	case Overridden:
 		if v.Rule != "" {

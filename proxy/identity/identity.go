@@ -66,9 +66,9 @@ func (id *Identity) Tokens(userAgent string) []string {
 	return []string{ProductToken(userAgent)}
 }
 
-// Token is the product token that somebody means by agent: agent itself where it is
+// TokenOf is the product token that somebody means by agent: agent itself where it is
 // one, else that of the User-Agent that it is.
-func Token(agent string) string {
+func TokenOf(agent string) string {
 	if isToken(agent) {
 		return agent
 	}

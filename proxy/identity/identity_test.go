@@ -143,7 +143,7 @@ func TestToken(t *testing.T) {
 		"Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0":   "*",
 		"": "*",
 	} {
-		if got := Token(agent); got != want {
+		if got := TokenOf(agent); got != want {
 			t.Errorf("%q: %q, want %q", agent, got, want)
 		}
 	}
