@@ -1,19 +1,17 @@
 package robots
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"robotsproxy/internal/conformancetest"
 )
 
-// row is a case of the conformance data; its README describes the fields.
+// row is a case of the conformance data; testdata/conformance/README.md describes the fields.
 type row struct {
 	ID        string
 	Kind      string
@@ -59,65 +57,31 @@ func (r *row) path(t *testing.T) (path string, robotsTxt bool) {
 	return target.Path, target.IsRobotsTxt()
 }
 
-func conformanceDir(t testing.TB) string {
-	dir := os.Getenv("ROBOTSPROXY_CONFORMANCE")
-	if dir == "" {
-		t.Skip("ROBOTSPROXY_CONFORMANCE names no folder of conformance data")
-	}
-	return dir
-}
-
-// rows reads a file of JSON Lines, gzipped where its name says so.
-func rows(t *testing.T, file string) []row {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var in io.Reader = bufio.NewReader(f)
-	if strings.HasSuffix(file, ".gz") {
-		if in, err = gzip.NewReader(in); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var all []row
-	for dec := json.NewDecoder(in); ; {
-		var r row
-		err := dec.Decode(&r)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatalf("%s, row %d: %v", file, len(all)+1, err)
-		}
-		all = append(all, r)
-	}
-	if len(all) == 0 {
-		t.Fatalf("%s has no rows", file)
-	}
-	return all
+// otherSuites are the cases of other projects, which are not part of the repository.
+var otherSuites = []string{
+	"benjaminestes.jsonl", "cpython_robotparser.jsonl", "crawler_commons.jsonl", "google_robots_extra.jsonl",
+	"google_robots_test.jsonl", "protego.jsonl", "rep_cpp.jsonl", "reppy.jsonl", "robots_parser_js.jsonl",
+	"robots_url.jsonl", "robotstxt_spec_test.jsonl", "temoto.jsonl", "texting_robots.jsonl",
 }
 
 func TestConformance(t *testing.T) {
-	dir := conformanceDir(t)
-	for _, pattern := range []string{"*.jsonl", "*.jsonl.gz"} {
-		files, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no %s in %s: %v", pattern, dir, err)
-		}
-		for _, file := range files {
-			name := filepath.Base(file)
-			if name == "http_status.jsonl" {
-				continue // what a fetch leads to is not this package's matter
-			}
-			t.Run(name, func(t *testing.T) {
-				for _, r := range rows(t, file) {
-					t.Run(r.ID, r.check)
-				}
-			})
-		}
+	for _, name := range []string{"differential.jsonl.gz", "google_spec.jsonl", "robots_url.jsonl"} {
+		checkRows(t, filepath.Join("testdata", "conformance", name))
 	}
+}
+
+func TestConformanceWithOtherSuites(t *testing.T) {
+	for _, path := range conformancetest.Files(t, otherSuites...) {
+		checkRows(t, path)
+	}
+}
+
+func checkRows(t *testing.T, path string) {
+	t.Run(filepath.Base(path), func(t *testing.T) {
+		for _, r := range conformancetest.Rows[row](t, path) {
+			t.Run(r.ID, r.check)
+		}
+	})
 }
 
 func (r *row) check(t *testing.T) {

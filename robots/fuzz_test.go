@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"robotsproxy/internal/conformancetest"
 )
 
 // seeds gives the bodies of testdata, and of the conformance data where they are.
@@ -31,13 +32,13 @@ func seeds(f *testing.F) []string {
 		"\xEF\xBBUser-agent: *\rDisallow: /a\r\nAllow: /a/*$\n\rDisallow: /\x00x\nallow: /%2A%24%zz%",
 		"user-agent:a\nuser-agent:*\ndisallow:/*?\nuser-agent:b\nallow:*\ndisallow:**$\n",
 		"User-agent: *\nDisallow: /\nAllow: /\n", "UserAgent \xff\nAllow *0\n", "User-agent: *\nDisallow: *\n", "User-agent: *\nAllow: /\nDisallow: /*\n")
-	if dir := os.Getenv("ROBOTSPROXY_CONFORMANCE"); dir != "" {
+	if conformancetest.Folder() != "" {
 		i := 0
-		eachRealFile(f, dir, func(name string, body []byte) {
+		for _, body := range conformancetest.RealSites(f) {
 			if i++; i%40 == 0 && len(body) < 3000 {
 				all = append(all, string(body))
 			}
-		})
+		}
 	}
 	return all
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"robotsproxy/internal/conformancetest"
 )
 
 // How much of a robots.txt is read, and about how long a URL may be, where the
@@ -143,9 +145,9 @@ func TestGivingUpWithoutDisallowAllows(t *testing.T) {
 // TestRealFilesCostLittle asks every group of real files for URLs that hold what its own
 // rules look for.
 func TestRealFilesCostLittle(t *testing.T) {
-	dir := conformanceDir(t)
+	files := conformancetest.RealSites(t)
 	for _, test := range []struct{ length, most int }{{200, maxEffort / 200}, {2000, maxEffort / 20}, {16000, maxEffort / 4}} {
-		eachRealFile(t, dir, func(name string, body []byte) {
+		for name, body := range files {
 			f := Parse(body)
 			for i := range f.groups {
 				g := &f.groups[i]
@@ -159,7 +161,7 @@ func TestRealFilesCostLittle(t *testing.T) {
 					t.Errorf("%s, %s: a URL of %d octets costs %d, more than %d", name, g.name, test.length, effort, test.most)
 				}
 			}
-		})
+		}
 	}
 }
 

@@ -1,65 +1,31 @@
 package robots
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-// eachRealFile calls do with every robots.txt of the conformance data's real sites.
-func eachRealFile(t testing.TB, dir string, do func(name string, body []byte)) {
-	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "realworld.tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for in := tar.NewReader(unzipped); ; {
-		header, err := in.Next()
-		if err == io.EOF {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if header.Typeflag != tar.TypeReg {
-			continue
-		}
-		body, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		do(header.Name, body)
-	}
-}
+	"robotsproxy/internal/conformancetest"
+)
 
 // TestRealFiles parses every real file, and compares some with the reference.
 func TestRealFiles(t *testing.T) {
 	files, rules := 0, 0
-	eachRealFile(t, conformanceDir(t), func(name string, body []byte) {
+	for _, body := range conformancetest.RealSites(t) {
 		files++
 		file := Parse(body)
 		group, _ := file.Group(nil)
 		if group == nil {
-			return
+			continue
 		}
 		own := read(string(body))
 		rules += len(own.rules)
 		if files%25 != 0 || len(body) > 1<<14 {
-			return
+			continue
 		}
 		reference := referenceParse(string(body))
 		for i := range 8 {
@@ -71,7 +37,7 @@ func TestRealFiles(t *testing.T) {
 			checkAgainst(t, file, reference, "*", path)
 			checkAgainst(t, file, reference, "googlebot", path+"?a=b")
 		}
-	})
+	}
 	if files < 4000 || rules < 50000 {
 		t.Errorf("only %d files with %d rules", files, rules)
 	}
@@ -150,7 +116,7 @@ func TestFirstCrawlDelayOfTheGroup(t *testing.T) {
 
 func TestRealDelays(t *testing.T) {
 	files := 0
-	eachRealFile(t, conformanceDir(t), func(name string, body []byte) {
+	for name, body := range conformancetest.RealSites(t) {
 		file, want := Parse(body), referenceDelays(string(body))
 		if len(want) > 0 {
 			files++
@@ -166,7 +132,7 @@ func TestRealDelays(t *testing.T) {
 				t.Errorf("%s: the Crawl-delay of %s is %v, the reference says %q", name, group.name, group.pace.delay, value)
 			}
 		}
-	})
+	}
 	if files < 700 {
 		t.Errorf("%d files state a delay", files)
 	}

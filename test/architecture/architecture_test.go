@@ -68,6 +68,10 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{"robots", "robots/store", "proxy/pace", "certs", "internal/loopback", "internal/printable", "internal/shortage"}
 
+// testOnly are the packages that help tests. Only _test files may import them, so that
+// none of them, nor package testing, is part of the program.
+var testOnly = []string{"internal/conformancetest"}
+
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{
 	"github.com/elazarl/goproxy":         {"proxy"},
@@ -126,7 +130,7 @@ func TestEveryImportIsAnArrow(t *testing.T) {
 			continue
 		}
 		reasons, known := arrows[path]
-		if !known && !slices.Contains(leaves, path) {
+		if !known && !slices.Contains(leaves, path) && !slices.Contains(testOnly, path) {
 			t.Errorf("package %s is not in the picture", path)
 		}
 		for _, imported := range p.Imports {
@@ -149,9 +153,21 @@ func TestEveryArrowIsAnImport(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range leaves {
+	for _, path := range slices.Concat(leaves, testOnly) {
 		if _, exists := imports[path]; !exists {
 			t.Errorf("there is no package %s any more", path)
+		}
+	}
+}
+
+func TestProgramHoldsNoTestCode(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			ours, isOurs := strings.CutPrefix(imported, "robotsproxy/")
+			isTestOnly := imported == "testing" || isOurs && slices.Contains(testOnly, ours)
+			if isTestOnly && !slices.Contains(testOnly, p.path()) {
+				t.Errorf("%s imports %s, which is for tests alone", p.path(), imported)
+			}
 		}
 	}
 }

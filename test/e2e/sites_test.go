@@ -1,15 +1,11 @@
 package e2e
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
-	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
+
+	"robotsproxy/internal/conformancetest"
 )
 
 // visits are what one bot may and may not have of a site.
@@ -119,44 +115,17 @@ func TestCurlGetsWhatOwnSitesAllow(t *testing.T) {
 }
 
 func TestCurlGetsWhatRealSitesAllow(t *testing.T) {
-	data := os.Getenv("ROBOTSPROXY_CONFORMANCE")
-	if data == "" {
-		t.Skip("ROBOTSPROXY_CONFORMANCE names no folder with the conformance data")
+	texts := map[string]string{}
+	for name, text := range conformancetest.RealSites(t) {
+		texts[name] = string(text)
 	}
-	files := realRobots(t, filepath.Join(data, "realworld.tar.gz"))
-	curlSites(t, realSites, func(name string) string { return files["realworld/"+name] })
-}
-
-// realRobots reads those files of the archive that realSites name.
-func realRobots(t *testing.T, archive string) map[string]string {
-	t.Helper()
-	f, err := os.Open(archive)
-	must(t, err)
-	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
-	must(t, err)
-	files := map[string]string{}
-	for _, s := range realSites {
-		files["realworld/"+s.file] = ""
-	}
-	for entries := tar.NewReader(unzipped); ; {
-		entry, err := entries.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		must(t, err)
-		if _, wanted := files[entry.Name]; wanted {
-			text, err := io.ReadAll(entries)
-			must(t, err)
-			files[entry.Name] = string(text)
-		}
-	}
-	for name, text := range files {
+	curlSites(t, realSites, func(name string) string {
+		text := texts["realworld/"+name]
 		if text == "" {
-			t.Fatalf("there is no %s in %s", name, archive)
+			t.Fatalf("the archive of real sites has no robots.txt of %s", name)
 		}
-	}
-	return files
+		return text
+	})
 }
 
 // door is a way in and out: what curl speaks and what the origin.
