@@ -185,7 +185,7 @@ func TestErrors(t *testing.T) {
 		{"robots: {max_bytes: 2GiB}", []string{`FILE:1:21: robots.max_bytes: 2147483648 is more than`}},
 		{"cache: {memory: 9999999999GiB}", []string{`FILE:1:17: cache.memory: "9999999999GiB" is no size, or too large`}},
 		{"cache: {max_size: 1MiB}", []string{`FILE:1:19: cache.max_size: 1048576 holds next to no policy; write 16MiB or more, or 0`}},
-		{"cache: {store: disk}", []string{`FILE:1:16: cache.store: "disk" is no store; write sqlite, redis or none`}},
+		{"cache: {store: disk}", []string{`FILE:1:16: cache.store: "disk" is none of sqlite, redis, none`}},
 		{"clients: {allow: [10.0.0.0/33, localhost]}", []string{`FILE:1:19: clients.allow[0]: "10.0.0.0/33" is no network`, `FILE:1:32: clients.allow[1]: "localhost" is no network`}},
 		{"log: {level: loud, format: text}", []string{`FILE:1:14: log.level: "loud" is none of debug, info, warn, error`, `FILE:1:28: log.format: "text" is none of auto, json, console`}},
 		{"name: 1a", []string{`FILE:1:7: name: "1a" is no name`}},

@@ -1,10 +1,7 @@
 package config
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
+	"robotsproxy/internal/enum"
 	"robotsproxy/proxy/gate"
 )
 
@@ -19,24 +16,16 @@ type Log struct {
 // Level is the least severity that is logged: debug, info, warn or error.
 type Level string
 
-// UnmarshalText takes a level that there is.
+// UnmarshalText reads one of the four words.
 func (l *Level) UnmarshalText(text []byte) error {
-	return oneOf(l, text, "debug", "info", "warn", "error")
+	return enum.Unmarshal(l, text, "debug", "info", "warn", "error")
 }
 
 // Format is how a line of the log looks: json, console, or auto, which is
 // console on a terminal and else json.
 type Format string
 
-// UnmarshalText takes a format that there is.
+// UnmarshalText reads one of the three words.
 func (f *Format) UnmarshalText(text []byte) error {
-	return oneOf(f, text, "auto", "json", "console")
-}
-
-func oneOf[T ~string](target *T, text []byte, words ...string) error {
-	if slices.Contains(words, string(text)) {
-		*target = T(text)
-		return nil
-	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
+	return enum.Unmarshal(f, text, "auto", "json", "console")
 }

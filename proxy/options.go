@@ -6,10 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
+	"robotsproxy/internal/enum"
 	"robotsproxy/proxy/identity"
 )
 
@@ -103,9 +102,9 @@ const (
 	Never TunnelMode = "tunnel"
 )
 
-// UnmarshalText accepts the three words above.
+// UnmarshalText reads one of the words above.
 func (m *TunnelMode) UnmarshalText(text []byte) error {
-	return oneOf(m, text, Intercept, WhenNeeded, Never)
+	return enum.Unmarshal(m, text, Intercept, WhenNeeded, Never)
 }
 
 // Mixed is a verdict on a tunnel whose inside is allowed only in part. The zero
@@ -118,16 +117,9 @@ const (
 	AllowMixed  Mixed = "allow"
 )
 
-// UnmarshalText accepts the two words above.
-func (m *Mixed) UnmarshalText(text []byte) error { return oneOf(m, text, RefuseMixed, AllowMixed) }
-
-// oneOf sets an enumeration to one of its words.
-func oneOf[T ~string](target *T, text []byte, words ...T) error {
-	if !slices.Contains(words, T(text)) {
-		return fmt.Errorf("%q is none of %s", text, strings.Trim(fmt.Sprint(words), "[]"))
-	}
-	*target = T(text)
-	return nil
+// UnmarshalText reads one of the words above.
+func (m *Mixed) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(m, text, RefuseMixed, AllowMixed)
 }
 
 // Upstream says how origins are reached. In a configuration it is the section
@@ -201,9 +193,9 @@ const (
 	ViaOff     Via = "off"
 )
 
-// UnmarshalText accepts the three words above.
+// UnmarshalText reads one of the words above.
 func (v *Via) UnmarshalText(text []byte) error {
-	return oneOf(v, text, ViaBoth, ViaRequest, ViaOff)
+	return enum.Unmarshal(v, text, ViaBoth, ViaRequest, ViaOff)
 }
 
 // Limits bound what a client may take. In a configuration it is the section

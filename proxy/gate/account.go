@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/enum"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
 )
@@ -27,14 +27,9 @@ const (
 	LogNone    LogFilter = "none"
 )
 
-// UnmarshalText accepts the three words above.
+// UnmarshalText reads one of the words above.
 func (f *LogFilter) UnmarshalText(text []byte) error {
-	switch w := LogFilter(text); w {
-	case LogAll, LogRefused, LogNone:
-		*f = w
-		return nil
-	}
-	return fmt.Errorf("%q is none of all, refused, none", text)
+	return enum.Unmarshal(f, text, LogAll, LogRefused, LogNone)
 }
 
 // maxText bounds, in octets, each text of a Decision that a client or a site has

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"robotsproxy/internal/enum"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -29,14 +30,9 @@ const (
 	Disallow Action = "disallow"
 )
 
-// UnmarshalText accepts the two words above.
-func (o *Action) UnmarshalText(text []byte) error {
-	switch w := Action(text); w {
-	case Allow, Disallow:
-		*o = w
-		return nil
-	}
-	return fmt.Errorf("%q is none of allow, disallow", text)
+// UnmarshalText reads one of the words above.
+func (a *Action) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(a, text, Allow, Disallow)
 }
 
 // Validate reports what is wrong with o. Every error begins with the key that it

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"robotsproxy/internal/enum"
 )
 
 // Identity is one bot as the operator describes it. In a configuration it is
@@ -101,12 +103,7 @@ const (
 	Off Mode = "off"
 )
 
-// UnmarshalText accepts the three words above.
+// UnmarshalText reads one of the words above.
 func (m *Mode) UnmarshalText(text []byte) error {
-	switch w := Mode(text); w {
-	case Enforce, Report, Off:
-		*m = w
-		return nil
-	}
-	return fmt.Errorf("%q is none of enforce, report, off", text)
+	return enum.Unmarshal(m, text, Enforce, Report, Off)
 }

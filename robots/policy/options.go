@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"robotsproxy/internal/enum"
 )
 
 // Options bound how robots.txt is fetched and how long what it says is held
@@ -111,13 +113,7 @@ const (
 	MeansAllow       Meaning = "allow"       // everything is allowed
 )
 
-// UnmarshalText takes the name of a meaning that there is.
+// UnmarshalText reads one of the words above.
 func (m *Meaning) UnmarshalText(text []byte) error {
-	switch meaning := Meaning(text); meaning {
-	case MeansUnreachable, MeansDisallow, MeansAllow:
-		*m = meaning
-		return nil
-	}
-	return fmt.Errorf("%q is no meaning of a status; write %s, %s or %s",
-		text, MeansUnreachable, MeansDisallow, MeansAllow)
+	return enum.Unmarshal(m, text, MeansUnreachable, MeansDisallow, MeansAllow)
 }

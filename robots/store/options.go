@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"robotsproxy/internal/enum"
 )
 
 // Kind names a store.
@@ -15,14 +17,9 @@ const (
 	None   Kind = "none"   // nothing lasts longer than the process
 )
 
-// UnmarshalText takes the name of a store that there is.
+// UnmarshalText reads one of the words above.
 func (k *Kind) UnmarshalText(text []byte) error {
-	switch kind := Kind(text); kind {
-	case SQLite, Redis, None:
-		*k = kind
-		return nil
-	}
-	return fmt.Errorf("%q is no store; write %s, %s or %s", text, SQLite, Redis, None)
+	return enum.Unmarshal(k, text, SQLite, Redis, None)
 }
 
 // Options say where policies last. In a configuration they are part of the

@@ -23,6 +23,7 @@ import (
 var arrows = map[string]map[string]string{
 	"config": {
 		"certs":          "the options of https",
+		"internal/enum":  "the words of its settings",
 		"proxy":          "the options of clients, https and limits",
 		"proxy/admin":    "the token's type",
 		"proxy/gate":     "the options of log and overrides",
@@ -33,6 +34,7 @@ var arrows = map[string]map[string]string{
 	},
 	"proxy": {
 		"certs":              "it ends TLS with leaf certificates",
+		"internal/enum":      "the words of its settings",
 		"internal/loopback":  "it says which clients are on this machine",
 		"internal/printable": "its answers show what sites and clients wrote",
 		"internal/shortage":  "what this machine lacks is answered as its own fault, and bounds connections",
@@ -48,6 +50,7 @@ var arrows = map[string]map[string]string{
 		"robots/policy":      "it shows policies and their history",
 	},
 	"proxy/gate": {
+		"internal/enum":      "the words of its settings",
 		"internal/printable": "log lines and verdicts show what sites and clients wrote",
 		"proxy/identity":     "it asks who is asking",
 		"proxy/pace":         "it has requests wait for their turn",
@@ -55,18 +58,23 @@ var arrows = map[string]map[string]string{
 		"robots/policy":      "it asks what an origin allows",
 	},
 	"proxy/identity": {
-		"robots": "one normal form of hosts and origins, and product tokens",
+		"internal/enum": "the words of its settings",
+		"robots":        "one normal form of hosts and origins, and product tokens",
 	},
 	"robots/policy": {
+		"internal/enum":     "the words of its settings",
 		"internal/loopback": "a fetch may go where its client may",
 		"internal/shortage": "a fetch that fails for this machine's fault says nothing about its origin",
 		"robots":            "it parses what it fetches",
 		"robots/store":      "the type of its records",
 	},
+	"robots/store": {
+		"internal/enum": "the words of its settings",
+	},
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "robots/store", "proxy/pace", "certs", "internal/loopback", "internal/printable", "internal/shortage"}
+var leaves = []string{"robots", "proxy/pace", "certs", "internal/enum", "internal/loopback", "internal/printable", "internal/shortage"}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.

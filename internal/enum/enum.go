@@ -1,0 +1,27 @@
+// Package enum reads the settings whose value is one of a few words.
+package enum
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Unmarshal sets target to the one of words that text is, case and all. Any other text
+// leaves target as it is, and the error lists the words, so that a user sees what to
+// write instead. It is the body of an [encoding.TextUnmarshaler].
+func Unmarshal[T ~string](target *T, text []byte, words ...T) error {
+	if !slices.Contains(words, T(text)) {
+		return fmt.Errorf("%q is none of %s", text, list(words))
+	}
+	*target = T(text)
+	return nil
+}
+
+func list[T ~string](words []T) string {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = string(word)
+	}
+	return strings.Join(texts, ", ")
+}
