@@ -14,15 +14,15 @@ import (
 	"robotsproxy/proxy/admin"
 )
 
-// adminServer is the admin server and where it listens.
+// An adminServer is the admin server with its listener.
 type adminServer struct {
 	listener net.Listener
 	handler  *admin.Admin
 	server   *http.Server
 }
 
-// openAdmin listens where cfg says; it completes setup by what cfg holds. Who calls
-// serve calls close in the end.
+// openAdmin listens where cfg says. It fills what setup lacks from cfg. Callers of serve
+// must call close.
 func openAdmin(cfg config.Config, log zerolog.Logger, setup admin.Setup) (*adminServer, error) {
 	l, err := listen(cfg.AdminListen, "--admin-listen")
 	if err != nil {
@@ -33,10 +33,17 @@ func openAdmin(cfg config.Config, log zerolog.Logger, setup admin.Setup) (*admin
 	}
 	setup.Listen, setup.Token = cfg.AdminListen, cfg.AdminToken
 	handler := admin.New(setup)
-	return &adminServer{l, handler, &http.Server{Handler: handler, ConnContext: loopback.WithPeer, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}, nil
+	server := &http.Server{
+		Handler:           handler,
+		ConnContext:       loopback.WithPeer,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+	}
+	return &adminServer{l, handler, server}, nil
 }
 
-// serve answers until close. It returns nil then, else the error that ended it.
+// serve answers requests until close is called; then it returns nil. It returns the error
+// that ended it if there was one.
 func (s *adminServer) serve() error {
 	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the admin server: %w", err)
@@ -44,7 +51,7 @@ func (s *adminServer) serve() error {
 	return nil
 }
 
-// close breaks off what is being answered.
+// close stops serving, and breaks off the responses under way.
 func (s *adminServer) close() {
 	s.handler.Close()
 	s.server.Close()

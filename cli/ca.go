@@ -22,7 +22,7 @@ say so. Its key stays in the data directory.`,
 	}
 	addSettings(cmd, commonSettings...)
 	path := cmd.Flags().Bool("path", false, "print the path of the certificate instead")
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadConfig(cmd, config.Default(), commonSettings...)
 		if err != nil {
 			return err

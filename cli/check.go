@@ -21,7 +21,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// checkFlags are the flags of check alone.
+// checkFlags are the flags that only check has.
 type checkFlags struct {
 	agents   []string // product tokens, or whole User-Agents
 	identity string   // by its name; "" is the default
@@ -53,7 +53,7 @@ file or flag is bad.`,
 	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if what is known of it is still fresh")
-	cmd.RunE = runs(func(cmd *cobra.Command, urls []string) error {
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, urls []string) error {
 		if flags.robots != "" && flags.fresh {
 			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}
 		}
@@ -76,38 +76,16 @@ file or flag is bad.`,
 
 // check prints a verdict for each URL.
 func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []string) error {
-	code := exitDone
-	var targets []robots.Target
-	for _, url := range urls {
-		target, err := robots.ParseTarget(url)
-		if err == nil && flags.robots == "" { // a file can be asked about any path
-			err = target.CheckEscapes()
-		}
-		if err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %s\n", printable.Line(url), printable.Line(err.Error()))
-			code = exitUsage
-			continue
-		}
-		targets = append(targets, target)
-	}
+	targets, code := parseTargets(cmd, flags, urls)
 	if len(targets) == 0 {
 		return exit{code: code}
 	}
-	var tokens []string
-	for _, agent := range flags.agents {
-		token := identity.TokenOf(agent)
-		if token != agent {
-			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: --agent %q is a User-Agent; its product token is %s\n", agent, printable.Line(token))
-		}
-		tokens = append(tokens, token)
-	}
-	g, closer, err := checkGate(cmd, cfg, flags)
-	if closer != nil {
-		defer closer.Close()
-	}
+	g, closeGate, err := openCheckGate(cmd, cfg, flags)
 	if err != nil {
 		return exit{exitUsage, err} // 1 would pass for a verdict
 	}
+	defer closeGate()
+	tokens := productTokens(cmd, flags.agents)
 	ctx := loopback.With(cmd.Context(), loopback.Here)
 	for _, target := range targets {
 		v, err := g.Decide(ctx, gate.Ask{Target: target, Identity: flags.identity, Agents: tokens})
@@ -127,40 +105,79 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	return nil
 }
 
-// checkGate is the gate of the proxy over the file that the flags name, or over
-// the live robots.txt files.
-func checkGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, io.Closer, error) {
-	settings := cfg.GateSettings()
-	if flags.robots != "" {
-		file, err := readRobots(flags.robots, cmd.InOrStdin(), cfg.Robots.MaxBytes)
-		if err != nil {
-			return nil, nil, err
+// parseTargets parses the URLs. It tells of the bad ones, for which code is exitUsage.
+func parseTargets(cmd *cobra.Command, flags checkFlags, urls []string) (targets []robots.Target, code int) {
+	code = exitDone
+	for _, url := range urls {
+		target, err := robots.ParseTarget(url)
+		if err == nil && flags.robots == "" { // a file can be asked about any path
+			err = target.CheckEscapes()
 		}
-		given := &policy.Policy{Outcome: policy.Rules, File: file}
-		settings.Overrides = nil // the file is what shall be judged by
-		g, err := gate.New(settings, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
-			return given, nil
-		}), nil, zerolog.Nop(), nil)
-		return g, closer(func() {}), err
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s: %s\n", printable.Line(url), printable.Line(err.Error()))
+			code = exitUsage
+			continue
+		}
+		targets = append(targets, target)
 	}
-	h, err := openHouse(cmd.Context(), cfg, true, cmd.ErrOrStderr())
+	return targets, code
+}
+
+// productTokens are those of the agents, each a token or a whole User-Agent. It tells
+// which token it takes from a User-Agent.
+func productTokens(cmd *cobra.Command, agents []string) (tokens []string) {
+	for _, agent := range agents {
+		token := identity.TokenOf(agent)
+		if token != agent {
+			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: --agent %q is a User-Agent; its product token is %s\n", agent, printable.Line(token))
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens
+}
+
+// openCheckGate makes a gate like the proxy's, over the file that the flags name or over
+// the live robots.txt files. Callers must call closeGate.
+func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *gate.Gate, closeGate func() error, err error) {
+	if flags.robots != "" {
+		g, err = fileGate(cmd, cfg, flags.robots)
+		return g, func() error { return nil }, err
+	}
+	e, err := openEngine(cmd.Context(), cfg, true, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := gate.New(settings, livePolicies(h.keeper, flags.fresh), nil, h.log, nil)
-	return g, h, err
+	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.keeper, flags.fresh), nil, e.log, nil); err != nil {
+		e.Close()
+		return nil, nil, err
+	}
+	return g, e.Close, nil
 }
 
-// policiesFunc is a source of policies.
+// fileGate judges every origin by one robots.txt, that of a file.
+func fileGate(cmd *cobra.Command, cfg config.Config, name string) (*gate.Gate, error) {
+	file, err := readRobots(name, cmd.InOrStdin(), cfg.Robots.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	given := &policy.Policy{Outcome: policy.Rules, File: file}
+	settings := cfg.GateSettings()
+	settings.Overrides = nil // they would replace the file
+	return gate.New(settings, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+		return given, nil
+	}), nil, zerolog.Nop(), nil)
+}
+
+// policiesFunc is a function as a source of policies.
 type policiesFunc func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error)
 
 func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
 	return f(ctx, origin, by)
 }
 
-// livePolicies asks the keeper: with fresh, once for each origin whatever the
-// keeper knows of it. It waits for a fetch that is due where the proxy would have
-// made it in the background, which a short run does not live to see.
+// livePolicies asks the keeper. With fresh it fetches each origin's robots.txt once,
+// whatever the keeper knows. The proxy makes a fetch that is due in the background;
+// here it is waited for, because the command ends before a background could.
 func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
 	return func(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
@@ -206,8 +223,8 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// readRobots reads the file that stands in for the live one, as far as the live
-// one would be read.
+// readRobots reads a robots.txt from a file or, if name is -, from stdin: no more of it
+// than of a live one.
 func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, error) {
 	from := stdin
 	if name != "-" {

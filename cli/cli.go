@@ -1,5 +1,6 @@
-// Package cli is the command line: a file for each command, and the wiring of what
-// serve and run start.
+// Package cli is the command line of robotsproxy. Each command has a file of its own,
+// named for it. engine.go opens what serve, run, check and history share; supervise.go
+// looks after the command of run.
 package cli
 
 import (
@@ -18,7 +19,7 @@ import (
 )
 
 // Main runs the command line that the process was started with and returns its exit
-// code. It sets up what holds for the whole process, so call it once.
+// code. It changes settings of the whole process: call it once.
 func Main() int {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // a global of the library
 	ballast := setMemory()
@@ -33,8 +34,8 @@ const (
 	exitUsage  = 2 // bad usage or configuration
 )
 
-// exit is an error that names its exit code. One without a message has been
-// told already.
+// exit is an error with an exit code. It has no message (err is nil) when the command
+// has already said what is wrong.
 type exit struct {
 	code int
 	err  error
@@ -51,14 +52,35 @@ func (e exit) Unwrap() error { return e.err }
 
 // execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	var e exit
+	if errors.As(err, &e) {
+		printError(stderr, e.err)
+		return e.code
+	}
+	// All other errors are cobra's own: unknown commands, flags, arguments.
+	printError(stderr, err)
+	fmt.Fprintf(stderr, "Try: %s --help\n", cmd.CommandPath())
+	return exitUsage
+}
+
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "robotsproxy",
 		Short: "A forward proxy that makes any bot obey robots.txt",
 		Long: `A forward proxy that makes any bot obey robots.txt without changing the bot. What a
-site's robots.txt allows the bot goes through untouched, the rest is answered 403
-with the rule that refuses it.`,
-		Example: `  robotsproxy run -- scrapy crawl books       # one command behind a proxy of its own
-  robotsproxy serve                           # a proxy for all who name it
+site's robots.txt allows the bot passes unchanged. Every other request is answered
+403, with the rule that forbids it.`,
+		Example: `  robotsproxy run -- scrapy crawl books       # one command behind its own proxy
+  robotsproxy serve                           # a proxy for every client that names it
   eval "$(robotsproxy env)"                   # point this shell's programs at it
   robotsproxy check --agent ExampleBot https://example.com/`,
 		Args:          cobra.NoArgs,
@@ -74,50 +96,33 @@ with the rule that refuses it.`,
 		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), validateCommand(),
 		caCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
-	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitDone
-	}
-	var (
-		e   exit
-		bad config.Errors
-	)
-	isExit := errors.As(err, &e)
-	if !isExit && errors.As(err, &bad) {
-		e, isExit = exit{exitUsage, bad}, true
-	}
-	if isExit {
-		tell(stderr, e.err)
-		return e.code
-	}
-	// What is left are cobra's own errors: unknown commands, flags, arguments.
-	fmt.Fprintf(stderr, "robotsproxy: %s\nTry: %s --help\n", printable.Text(err.Error()), cmd.CommandPath())
-	return exitUsage
+	return root
 }
 
-// tell prints an error. Those of a configuration say in each line where it is.
-func tell(stderr io.Writer, err error) {
-	var bad config.Errors
+// printError prints an error, nil excepted. Errors of a configuration begin with their
+// place (FILE:LINE:COL), all others with the program's name.
+func printError(stderr io.Writer, err error) {
+	var invalid config.Errors
 	switch {
-	case errors.As(err, &bad):
-		fmt.Fprintln(stderr, printable.Text(bad.Error()))
+	case errors.As(err, &invalid):
+		fmt.Fprintln(stderr, printable.Text(invalid.Error()))
 	case err != nil:
 		fmt.Fprintf(stderr, "robotsproxy: %s\n", printable.Text(err.Error()))
 	}
 }
 
-// runs adapts what a command does to cobra: an error that names no exit code is
-// a failure while running.
-func runs(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+// withExitCode adapts a command's function to cobra. An error without an exit code
+// gets one: exitUsage if the configuration is invalid, else exitFailed.
+func withExitCode(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := do(cmd, args)
-		if err == nil || errors.As(err, new(exit)) || errors.As(err, new(config.Errors)) {
+		switch {
+		case err == nil, errors.As(err, new(exit)):
 			return err
+		case errors.As(err, new(config.Errors)):
+			return exit{exitUsage, err}
+		default:
+			return exit{exitFailed, err}
 		}
-		return exit{exitFailed, err}
 	}
 }

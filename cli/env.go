@@ -12,7 +12,7 @@ import (
 )
 
 func envCommand() *cobra.Command {
-	settings := append([]setting{listenSettings[0]}, commonSettings...)
+	settings := append([]setting{listenSetting}, commonSettings...)
 	cmd := &cobra.Command{
 		Use:   "env [--shell sh|fish|powershell|dotenv]",
 		Short: "Print the variables that point clients at a running proxy",
@@ -31,7 +31,7 @@ last example.`,
 	addSettings(cmd, settings...)
 	shell := cmd.Flags().String("shell", "sh", "for which shell to write: sh, fish, powershell or dotenv")
 	cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish", "powershell", "dotenv"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
 		line, ok := shells[*shell]
 		if !ok {
 			return exit{exitUsage, fmt.Errorf("--shell: %q is none of sh, fish, powershell, dotenv", *shell)}
@@ -59,7 +59,7 @@ last example.`,
 
 // serveVariables are those for clients of the proxy that serves by cfg.
 func serveVariables(cfg config.Config) (variables []variable, warnings []string, err error) {
-	address := reachable(cfg.Listen)
+	address := dialAddress(cfg.Listen)
 	if strings.HasSuffix(address, ":0") {
 		return nil, nil, errors.New("the proxy listens on any free port; name the one that it has with --listen")
 	}

@@ -15,30 +15,29 @@ import (
 )
 
 func healthcheckCommand() *cobra.Command {
-	adminListen := listenSettings[1]
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask the running admin server whether it is alive",
 		Long:  "Ask the running admin server whether it is alive: for container probes in an image\nthat has no shell. Exit code: 0 it is, 1 it is not.",
 		Example: `  robotsproxy healthcheck
   robotsproxy healthcheck --admin-listen 127.0.0.1:9091`,
-		Args: func(cmd *cobra.Command, args []string) error { return unhealthy(cobra.NoArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return healthcheckError(cobra.NoArgs(cmd, args)) },
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unhealthy(err) })
-	addSettings(cmd, adminListen)
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadConfig(cmd, config.Default(), adminListen)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return healthcheckError(err) })
+	addSettings(cmd, adminListenSetting)
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadConfig(cmd, config.Default(), adminListenSetting)
 		if err != nil {
-			return unhealthy(err)
+			return healthcheckError(err)
 		}
 		return healthcheck(cmd.Context(), cfg.AdminListen)
 	})
 	return cmd
 }
 
-// unhealthy is the end for whatever keeps healthcheck from asking: a container's health
+// healthcheckError is the end for whatever keeps healthcheck from asking: a container's health
 // check must not end with 2.
-func unhealthy(err error) error {
+func healthcheckError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,7 +50,7 @@ func healthcheck(ctx context.Context, adminListen string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	url := "http://" + reachable(adminListen) + "/healthz"
+	url := "http://" + dialAddress(adminListen) + "/healthz"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -69,9 +68,9 @@ func healthcheck(ctx context.Context, adminListen string) error {
 	return nil
 }
 
-// reachable is an address by which to reach a server of this machine that listens
+// dialAddress is an address by which to reach a server of this machine that listens
 // on another one: on all of them, perhaps.
-func reachable(listen string) string {
+func dialAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return listen

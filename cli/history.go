@@ -29,7 +29,7 @@ history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 	}
 	addSettings(cmd, commonSettings...)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object, with the texts")
-	cmd.RunE = runs(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, args []string) error {
 		target, err := robots.ParseTarget(args[0])
 		if err != nil {
 			return exit{exitUsage, fmt.Errorf("%s: %w", args[0], err)}
@@ -56,16 +56,16 @@ history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 }
 
 func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (policy.History, error) {
-	h, err := openHouse(ctx, cfg, true, stderr)
+	e, err := openEngine(ctx, cfg, true, stderr)
 	if err != nil {
 		return policy.History{}, err
 	}
-	defer h.Close()
-	return h.keeper.History(ctx, origin)
+	defer e.Close()
+	return e.keeper.History(ctx, origin)
 }
 
-// printHistory prints each version with what it changed, and the oldest as it
-// was.
+// printHistory prints each version as a diff against the one before it, and the oldest
+// in full.
 func printHistory(w io.Writer, h policy.History) error {
 	if _, err := fmt.Fprintln(w, h.Origin); err != nil {
 		return err

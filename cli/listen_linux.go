@@ -10,9 +10,9 @@ import (
 // vanishing is how a client that has vanished is noticed, as package net has it: after
 // so long without a word it is asked, so often, so many times.
 const (
-	vanishingIdle     = 15 * time.Second
-	vanishingInterval = 15 * time.Second
-	vanishingCount    = 9
+	keepAliveIdle     = 15 * time.Second
+	keepAliveInterval = 15 * time.Second
+	keepAliveCount    = 9
 )
 
 // listenConfig has the system notice clients that have vanished. The options are set
@@ -22,9 +22,9 @@ func listenConfig() *net.ListenConfig {
 	set := func(fd uintptr) error {
 		return errors.Join(
 			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1),
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, int(vanishingIdle.Seconds())),
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, int(vanishingInterval.Seconds())),
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, vanishingCount),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAliveCount),
 		)
 	}
 	return &net.ListenConfig{

@@ -19,13 +19,13 @@ import (
 // too long, are dropped, counted and told of when lines flow again.
 //
 // It saves calls to the system where lines come fast: the first is written at once,
-// those that follow within logRest are written together after it. A warning or an
+// those that follow within logWriteInterval are written together after it. A warning or an
 // error does not wait. Lines are never split or put in another order.
 type logWriter struct {
-	name string // of the file; "" for standard error
-	tell func(lost int) []byte
-	more chan struct{} // there are lines, or they are to go to another file
-	now  chan struct{} // they do not wait for the rest to be over
+	name   string // of the file; "" for standard error
+	notice func(lost int) []byte
+	more   chan struct{} // there are lines, or they are to go to another file
+	now    chan struct{} // they do not wait for the rest to be over
 
 	closing chan struct{}
 	closed  chan struct{} // all is written
@@ -42,18 +42,18 @@ type logWriter struct {
 }
 
 const (
-	logRest      = 10 * time.Millisecond // what a crash could cost
-	logSoon      = 32 << 10              // octets that do not wait for the rest to be over
-	logRoom      = 1 << 20               // octets that wait at most
-	logLastWords = time.Second           // for what waits at the end
+	logWriteInterval = 10 * time.Millisecond // what a crash could cost
+	logFlushSize     = 32 << 10              // octets that do not wait for the rest to be over
+	logBufferSize    = 1 << 20               // octets that wait at most
+	logCloseTimeout  = time.Second           // for what waits at the end
 )
 
 // openLogWriter begins to write to the file of that name, or to stderr if it is "".
-// tell makes the line that says how many were lost. The caller closes the writer when
+// notice makes the line that says how many were lost. The caller closes the writer when
 // all has been logged.
-func openLogWriter(name string, stderr io.Writer, tell func(lost int) []byte) (*logWriter, error) {
+func openLogWriter(name string, stderr io.Writer, notice func(lost int) []byte) (*logWriter, error) {
 	l := &logWriter{
-		name: name, out: stderr, tell: tell,
+		name: name, out: stderr, notice: notice,
 		more: make(chan struct{}, 1), now: make(chan struct{}, 1),
 		closing: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -103,14 +103,14 @@ func (l *logWriter) Reopen() error {
 func (l *logWriter) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting)+len(line) > logRoom {
+	if len(l.waiting)+len(line) > logBufferSize {
 		l.lost++
 		l.dropped.Add(1)
 		return len(line), nil
 	}
 	l.waiting = append(l.waiting, line...)
 	signalOnce(l.more)
-	if level >= zerolog.WarnLevel || len(l.waiting) >= logSoon {
+	if level >= zerolog.WarnLevel || len(l.waiting) >= logFlushSize {
 		signalOnce(l.now)
 	}
 	return len(line), nil
@@ -129,7 +129,7 @@ func signalOnce(c chan<- struct{}) {
 
 func (l *logWriter) run() {
 	defer close(l.closed)
-	rest := time.NewTimer(logRest)
+	rest := time.NewTimer(logWriteInterval)
 	defer rest.Stop()
 	var spare []byte
 	for {
@@ -144,7 +144,7 @@ func (l *logWriter) run() {
 		default:
 		}
 		spare = l.write(spare)
-		rest.Reset(logRest)
+		rest.Reset(logWriteInterval)
 		select {
 		case <-rest.C:
 		case <-l.now:
@@ -167,7 +167,7 @@ func (l *logWriter) write(spare []byte) []byte {
 		lines = append([]byte{'\n'}, lines...)
 	}
 	if lost > 0 {
-		lines = append(lines, l.tell(lost)...)
+		lines = append(lines, l.notice(lost)...)
 	}
 	if len(lines) == 0 {
 		return lines
@@ -198,7 +198,7 @@ func (l *logWriter) Close() error {
 	close(l.closing)
 	select {
 	case <-l.closed:
-	case <-time.After(logLastWords):
+	case <-time.After(logCloseTimeout):
 		return nil // nobody can be told
 	}
 	if l.lost > 0 && l.name != "" {

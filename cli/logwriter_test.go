@@ -42,14 +42,14 @@ func TestLogFile(t *testing.T) {
 		writeLines(t, l, zerolog.InfoLevel, "first")
 		holds(name, "first")
 		writeLines(t, l, zerolog.InfoLevel, "soon", "sooner")
-		time.Sleep(logRest - 1)
+		time.Sleep(logWriteInterval - 1)
 		holds(name, "first")
 		time.Sleep(time.Nanosecond)
 		holds(name, "first", "soon", "sooner")
 		writeLines(t, l, zerolog.InfoLevel, "again")
 		writeLines(t, l, zerolog.WarnLevel, "warning")
 		holds(name, "first", "soon", "sooner", "again", "warning")
-		time.Sleep(logRest)
+		time.Sleep(logWriteInterval)
 		writeLines(t, l, zerolog.InfoLevel, "later")
 		holds(name, "first", "soon", "sooner", "again", "warning", "later")
 
@@ -58,7 +58,7 @@ func TestLogFile(t *testing.T) {
 		must(t, l.Reopen()) // once more does no harm
 		writeLines(t, l, zerolog.InfoLevel, "new")
 		synctest.Wait()
-		time.Sleep(logRest)
+		time.Sleep(logWriteInterval)
 		holds(name, "new")
 		holds(name+".1", "first", "soon", "sooner", "again", "warning", "later")
 		must(t, os.Rename(filepath.Dir(name), filepath.Dir(name)+"-gone"))
@@ -80,11 +80,11 @@ func TestLogInHaste(t *testing.T) {
 		writeLines(t, l, zerolog.InfoLevel, "first")
 		synctest.Wait()
 		line := strings.Repeat("x", 1023)
-		for range logSoon / 1024 {
+		for range logFlushSize / 1024 {
 			writeLines(t, l, zerolog.InfoLevel, line)
 		}
 		synctest.Wait()
-		if out.Len() != len("first\n")+logSoon {
+		if out.Len() != len("first\n")+logFlushSize {
 			t.Errorf("%d octets are there", out.Len())
 		}
 		must(t, l.Close())
@@ -100,7 +100,7 @@ func TestLogThatIsNotTaken(t *testing.T) {
 		writeLines(t, l, zerolog.InfoLevel, "first")
 		synctest.Wait() // it is being written
 		line := strings.Repeat("x", 1023)
-		for range logRoom/1024 + 7 {
+		for range logBufferSize/1024 + 7 {
 			writeLines(t, l, zerolog.WarnLevel, line)
 		}
 		go func() {
@@ -111,7 +111,7 @@ func TestLogThatIsNotTaken(t *testing.T) {
 		}()
 		text, err := io.ReadAll(read)
 		must(t, err)
-		want := "first\n" + strings.Repeat(line+"\n", logRoom/1024) + "7-lost\nnext\n"
+		want := "first\n" + strings.Repeat(line+"\n", logBufferSize/1024) + "7-lost\nnext\n"
 		if got := string(text); got != want && got != strings.Replace(want, "7-lost\nnext\n", "8-lost\n", 1) {
 			t.Errorf("got %d octets, want %d: %.300q", len(got), len(want), got[max(0, len(got)-300):])
 		}

@@ -17,7 +17,7 @@ func manCommand() *cobra.Command {
 		Example: `  robotsproxy man /usr/local/share/man/man1`,
 		Args:    cobra.ExactArgs(1),
 		Hidden:  true,
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
+		RunE: withExitCode(func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("writing the manual: %w", err)
 			}

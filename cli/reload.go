@@ -18,8 +18,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// reloader puts another configuration in the place of the one that a proxy serves
-// by, without losing a request.
+// A reloader replaces the configuration of a running proxy without losing a request.
 type reloader struct {
 	load   func() (config.Config, error)
 	log    zerolog.Logger
@@ -30,8 +29,18 @@ type reloader struct {
 	server *proxy.Server
 
 	mu      sync.Mutex
-	started config.Config // by which it was started
+	started config.Config // at the start
 	current config.Config
+}
+
+// newReloader makes the reloader of a proxy that was started with cfg. load reads the
+// configuration again.
+func newReloader(e *engine, g *gate.Gate, server *proxy.Server, cfg config.Config, load func() (config.Config, error)) *reloader {
+	return &reloader{
+		load: load, log: e.log, reopen: e.logWriter.Reopen,
+		gate: g, pacer: e.pacer, keeper: e.keeper, server: server,
+		started: cfg, current: cfg,
+	}
 }
 
 // reload opens the log's file anew and reads the configuration again. An invalid one is
@@ -82,14 +91,14 @@ func (r *reloader) apply() error {
 	return nil
 }
 
-// grace is how long requests in flight may take to end.
-func (r *reloader) grace() time.Duration {
+// shutdownGrace is how long requests in flight may take to end.
+func (r *reloader) shutdownGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current.ShutdownGrace
 }
 
-// onHangup reloads at each SIGHUP until ctx ends.
+// onHangup starts a goroutine that reloads at each SIGHUP until ctx ends.
 func (r *reloader) onHangup(ctx context.Context) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)

@@ -21,13 +21,13 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command whose requests obey robots.txt",
-		Long: `Run a command behind a private proxy: its environment points every client that
-can be told at the proxy, and has it trust the proxy's CA. Signals are passed on.
-What was refused is told on standard error at the end.
+		Long: `Run a command behind a private proxy. The command's environment points its clients
+at the proxy and has them trust the proxy's CA. Signals are passed on. A summary on
+standard error says at the end what was refused.
 
-The user's own proxy variables name the proxy that this one goes by. The exit code
-is the command's own, 128+N if signal N ended it, 127 if it isn't found, 126 if
-it can't be executed, 125 if the proxy could not start.
+A proxy that your own variables name becomes the parent of this one. The exit code is
+the command's own, 128+N if signal N ended it, 127 if it isn't found, 126 if it can't
+be executed, 125 if the proxy could not start.
 
 Most clients need nothing else: curl, wget, git, Python's requests, httpx, urllib
 and Scrapy, Node 22.21 and later, Go, Java, Ruby, PHP's curl. Python's aiohttp wants
@@ -46,7 +46,7 @@ in its own store. The README's table of clients says more.`,
 		},
 	}
 	addSettings(cmd, commonSettings...)
-	cmd.Flags().SetInterspersed(false) // what follows the command's name is the command's
+	cmd.Flags().SetInterspersed(false) // flags after the command's name are the command's own
 	cmd.RunE = func(cmd *cobra.Command, command []string) error {
 		cfg, err := runConfig(cmd)
 		if err != nil {
@@ -57,8 +57,8 @@ in its own store. The README's table of clients says more.`,
 	return cmd
 }
 
-// runConfig reads the configuration. Standard error belongs to the command, so only
-// errors are logged there; a file of its own gets the decisions too.
+// runConfig reads the configuration. Standard error belongs to the command, so the log
+// has only errors there. A log file gets the default level, with every decision.
 func runConfig(cmd *cobra.Command) (config.Config, error) {
 	base := config.Default()
 	base.Log.Level = "error"
@@ -69,7 +69,7 @@ func runConfig(cmd *cobra.Command) (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	// Of what is for all to use, nothing holds for a private proxy.
+	// Settings for a proxy that others use don't hold for a private one.
 	cfg.Clients = proxy.DefaultClients()
 	cfg.Clients.Connections = onlyCommandUsers()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
@@ -80,7 +80,7 @@ func runConfig(cmd *cobra.Command) (config.Config, error) {
 	return cfg, err
 }
 
-// randomName is short and nobody else's.
+// randomName is short, and unlikely to be another run's.
 func randomName() string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	name := make([]byte, 6)
@@ -93,91 +93,86 @@ func randomName() string {
 // run runs the command behind a proxy of its own. The error is an exit with the
 // command's code.
 func run(cmd *cobra.Command, cfg config.Config, command []string) error {
-	signals, stop := heed() // to the end: what the proxy has made is taken away then
+	// Until the end: a signal must not keep the proxy's files from being removed.
+	signals, stop := notifySignals()
 	defer stop()
-	p, err := startPrivate(cmd, cfg)
+	p, err := startPrivateProxy(cmd, cfg)
 	if err != nil {
 		return exit{exitProxy, err}
 	}
+	code, err := supervise(newChild(cmd, command, p), signals)
+	closeErr := p.Close()
+	if err == nil {
+		p.summary.print(cmd.ErrOrStderr(), cfg.Upstream.Parents.Exempt(), p.server.Distrusted())
+	}
+	return exit{code, errors.Join(err, closeErr)}
+}
+
+// newChild is the user's command, with an environment that leads its clients to p.
+func newChild(cmd *cobra.Command, command []string, p *privateProxy) *exec.Cmd {
 	child := exec.Command(command[0], command[1:]...)
 	if errors.Is(child.Err, exec.ErrDot) {
-		child.Err = nil // it is the user's own PATH that has "." in it
+		child.Err = nil // the user has put "." in PATH
 	}
 	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	child.Env = os.Environ()
 	for _, v := range clientVariables(p.address, p.trust, os.Getenv) {
 		child.Env = append(child.Env, v.name+"="+v.value)
 	}
-	code, err := supervise(child, signals)
-	closing := p.Close()
-	if err == nil {
-		p.tally.print(cmd.ErrOrStderr(), cfg.Upstream.Parents.Exempt(), p.server.Distrusted())
-	}
-	return exit{code, errors.Join(err, closing)}
+	return child
 }
 
-// private is the proxy of one run.
-type private struct {
+// A privateProxy is the proxy of one run.
+type privateProxy struct {
 	address string
 	trust   certs.Trust
-	tally   *tally
+	summary *summary
 
-	house  *house
+	engine *engine
 	server *proxy.Server
 	served chan error
 }
 
-// startPrivate starts a proxy on a free port, with files for its clients in a folder
-// of their own: what the user's variables name differs from run to run. The caller
-// closes it.
-func startPrivate(cmd *cobra.Command, cfg config.Config) (_ *private, err error) {
-	ca, err := openCA(cfg)
-	if unwritable(err) && cfg.HTTPS.Cert == "" {
-		ca, err = passingCA(cfg)
-	}
+// startPrivateProxy starts a proxy on a free port. The files for its clients are in a
+// folder of their own, since they depend on the user's variables, which differ from run
+// to run. Callers must call Close.
+func startPrivateProxy(cmd *cobra.Command, cfg config.Config) (_ *privateProxy, err error) {
+	ca, err := openRunCA(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p := &private{tally: newTally(), served: make(chan error, 1)}
-	if p.house, err = openHouse(cmd.Context(), cfg, true, cmd.ErrOrStderr()); err != nil {
+	p := &privateProxy{summary: newSummary(), served: make(chan error, 1)}
+	if p.engine, err = openEngine(cmd.Context(), cfg, true, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			p.house.Close()
+			p.engine.Close()
 		}
 	}()
-	folder, err := makeRunFolder(cfg.HTTPS.TrustDir)
-	if err != nil {
-		return nil, fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
-	}
-	p.house.closers = append(p.house.closers, folder)
-	if p.trust, err = ca.WriteTrust(folder.path, ownTrust(os.Getenv)); err != nil {
+	if err = p.writeTrust(cfg, ca); err != nil {
 		return nil, err
 	}
-	for _, warning := range p.trust.Warnings {
-		p.house.log.Warn().Msg(warning)
-	}
-	if cfg.Clients.Connections == nil {
-		p.house.log.Warn().Msg("this system does not tell whose a connection is: other users of this machine may use the proxy")
-	}
-	g, server, err := p.house.openServer(cfg, ca)
-	if err != nil {
+	if err = p.openServer(cfg, ca); err != nil {
 		return nil, err
 	}
-	g.Watch(p.tally.add)
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	p.address, p.server = listener.Addr().String(), server
-	p.house.transport.Own(listener.Addr())
-	go func() { p.served <- server.Serve(listener) }()
+	p.address = listener.Addr().String()
+	p.engine.transport.Own(listener.Addr())
+	go func() { p.served <- p.server.Serve(listener) }()
 	return p, nil
 }
 
-// passingCA is a CA for this run alone, of which no file stays.
-func passingCA(cfg config.Config) (*certs.CA, error) {
+// openRunCA opens the CA of the data directory. If that cannot be written, it makes one
+// that lasts for this run alone.
+func openRunCA(cfg config.Config) (*certs.CA, error) {
+	ca, err := openCA(cfg)
+	if !isUnwritable(err) || cfg.HTTPS.Cert != "" {
+		return ca, err
+	}
 	folder, err := os.MkdirTemp("", "robotsproxy-ca-") // for its owner alone
 	if err != nil {
 		return nil, fmt.Errorf("making a CA for this run: %w", err)
@@ -186,13 +181,42 @@ func passingCA(cfg config.Config) (*certs.CA, error) {
 	return certs.Open(cfg.HTTPS.Options, folder)
 }
 
-// afterwards is how long requests may take to end that the command has left behind.
-const afterwards = time.Second
+// writeTrust writes the files by which the command's clients trust the CA.
+func (p *privateProxy) writeTrust(cfg config.Config, ca *certs.CA) error {
+	folder, err := makeRunFolder(cfg.HTTPS.TrustDir)
+	if err != nil {
+		return fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
+	}
+	p.engine.onClose(folder.Close)
+	if p.trust, err = ca.WriteTrust(folder.path, ownTrust(os.Getenv)); err != nil {
+		return err
+	}
+	for _, warning := range p.trust.Warnings {
+		p.engine.log.Warn().Msg(warning)
+	}
+	return nil
+}
 
-// Close ends the proxy and takes its files away.
-func (p *private) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), afterwards)
+func (p *privateProxy) openServer(cfg config.Config, ca *certs.CA) error {
+	if cfg.Clients.Connections == nil {
+		p.engine.log.Warn().Msg("this system does not tell whose a connection is: other users of this machine may use the proxy")
+	}
+	g, server, err := p.engine.openServer(cfg, ca)
+	if err != nil {
+		return err
+	}
+	g.Watch(p.summary.add)
+	p.server = server
+	return nil
+}
+
+// leftoverGrace is how long requests that the command has left behind may take to end.
+const leftoverGrace = time.Second
+
+// Close ends the proxy and removes its files.
+func (p *privateProxy) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), leftoverGrace)
 	defer cancel()
-	p.server.Shutdown(ctx) // says only that requests were broken off
-	return errors.Join(<-p.served, p.house.Close())
+	p.server.Shutdown(ctx) // its error says only that requests were broken off
+	return errors.Join(<-p.served, p.engine.Close())
 }

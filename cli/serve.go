@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -12,20 +13,23 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"robotsproxy/certs"
 	"robotsproxy/config"
 	"robotsproxy/internal/shortage"
+	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
+	"robotsproxy/proxy/gate"
 )
 
 func serveCommand() *cobra.Command {
-	settings := append(listenSettings, commonSettings...)
+	settings := append([]setting{listenSetting, adminListenSetting}, commonSettings...)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy until SIGINT or SIGTERM",
-		Long: `Run the proxy and the admin server until SIGINT or SIGTERM; then requests in flight
-may end for up to shutdown_grace, and a second signal stops at once. SIGHUP reads
-the configuration again. Without a configuration, every bot is judged by the name
-in its own User-Agent.`,
+		Long: `Run the proxy and the admin server until SIGINT or SIGTERM. Requests in flight then
+have up to shutdown_grace to end; a second signal stops at once. SIGHUP reads the
+configuration again. Without a configuration, every bot is judged by the name in its
+own User-Agent.`,
 		Example: `  robotsproxy serve
   robotsproxy serve --config /etc/robotsproxy/robotsproxy.yaml
   robotsproxy serve --listen 0.0.0.0:8080 --data-dir /data   # then admit clients by clients.allow
@@ -33,106 +37,169 @@ in its own User-Agent.`,
 		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, settings...)
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadConfig(cmd, config.Default(), settings...)
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
+		load := func() (config.Config, error) { return loadConfig(cmd, config.Default(), settings...) }
+		cfg, err := load()
 		if err != nil {
 			return err
 		}
-		return serve(cmd, cfg, func() (config.Config, error) { return loadConfig(cmd, config.Default(), settings...) })
+		return serve(cmd, cfg, load)
 	})
 	return cmd
 }
 
 // serve runs the proxy and the admin server until a signal comes or one of them
-// fails. It reads the configuration again by load.
+// fails. load reads the configuration again.
 func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, error)) error {
-	signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves does not end the proxy
+	signal.Ignore(syscall.SIGPIPE) // the proxy outlives a reader of its log
 	signalled, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	group, ctx := errgroup.WithContext(signalled)
+	servers, ctx := errgroup.WithContext(signalled)
 
-	ca, err := openCA(cfg)
+	s, err := openService(ctx, cfg, load, cmd.ErrOrStderr())
 	if err != nil {
 		return err
+	}
+	defer s.engine.Close()
+	s.start(servers)
+	s.logServing(cfg)
+	<-ctx.Done()
+	stop() // a second signal ends the process at once
+	s.shutDown()
+	return servers.Wait()
+}
+
+// A service is what serve runs: the proxy and the admin server, each listening.
+type service struct {
+	engine   *engine
+	gate     *gate.Gate
+	proxy    *proxy.Server
+	listener net.Listener
+	admin    *adminServer // nil if admin_listen is empty
+	reloader *reloader
+	ready    atomic.Bool
+
+	openFiles int64 // how many this process may have
+}
+
+// openService opens all that cfg names and listens. SIGHUP reloads the configuration
+// until ctx ends. Callers must close the engine.
+func openService(ctx context.Context, cfg config.Config, load func() (config.Config, error), stderr io.Writer) (_ *service, err error) {
+	ca, trustWarnings, err := openTrust(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{}
+	if s.engine, err = openEngine(ctx, cfg, false, stderr); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.engine.Close()
+		}
+	}()
+	for _, warning := range trustWarnings {
+		s.engine.log.Warn().Msg(warning)
+	}
+	s.openFiles = shortage.Descriptors()
+	if warning := cfg.Limits.Warning(s.openFiles); warning != "" {
+		s.engine.log.Warn().Int64("open_files", s.openFiles).Msg(warning)
+	}
+	if s.gate, s.proxy, err = s.engine.openServer(cfg, ca); err != nil {
+		return nil, err
+	}
+	s.reloader = newReloader(s.engine, s.gate, s.proxy, cfg, load)
+	s.reloader.onHangup(ctx)
+	if err = s.listen(cfg); err != nil {
+		return nil, err
+	}
+	if err = s.openAdmin(cfg, ca); err != nil {
+		s.listener.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openTrust opens the CA and writes the files by which clients trust it.
+func openTrust(cfg config.Config) (ca *certs.CA, warnings []string, err error) {
+	if ca, err = openCA(cfg); err != nil {
+		return nil, nil, err
 	}
 	folder, err := trustFolder(cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	trust, err := ca.WriteTrust(folder, ownTrust(os.Getenv))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	h, err := openHouse(ctx, cfg, false, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	for _, warning := range append(ca.Warnings(), trust.Warnings...) {
-		h.log.Warn().Msg(warning)
-	}
-	files := shortage.Descriptors()
-	if warning := cfg.Limits.Warning(files); warning != "" {
-		h.log.Warn().Int64("open_files", files).Msg(warning)
-	}
-	g, server, err := h.openServer(cfg, ca)
-	if err != nil {
-		return err
-	}
-	reloader := &reloader{load: load, log: h.log, reopen: h.logWriter.Reopen, gate: g, pacer: h.pacer, keeper: h.keeper, server: server, started: cfg, current: cfg}
-	reloader.onHangup(ctx)
-
-	listener, err := listen(cfg.Listen, "--listen")
-	if err != nil {
-		return err
-	}
-	if warning := cfg.Clients.Warning(listener.Addr()); warning != "" {
-		h.log.Warn().Stringer("listen", listener.Addr()).Msg(warning)
-	}
-	version, _ := buildVersion()
-	own := []net.Addr{listener.Addr()}
-	serving := h.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", listener.Addr()).Int64("open_files", files)
-	var ready atomic.Bool
-	var adminServer *adminServer // nil: none is wanted
-	if cfg.AdminListen != "" {
-		adminServer, err = openAdmin(cfg, h.log, admin.Setup{
-			Proxy:   listener.Addr(),
-			Gate:    g,
-			Known:   h.keeper,
-			CA:      ca.PEM(),
-			Metrics: h.metrics,
-			Ready:   ready.Load,
-			Reload:  reloader.reload,
-		})
-		if err != nil {
-			listener.Close()
-			return err
-		}
-		serving.Stringer("admin_listen", adminServer.listener.Addr())
-		own = append(own, adminServer.listener.Addr())
-		group.Go(adminServer.serve)
-	}
-	h.transport.Own(own...)
-	group.Go(func() error { return server.Serve(listener) })
-	ready.Store(true)
-	serving.Msg("serving")
-
-	<-ctx.Done()
-	ready.Store(false)
-	stop() // a second signal ends the process at once
-	length := reloader.grace()
-	h.log.Info().Stringer("shutdown_grace", length).Msg("stopping: requests in flight may end")
-	grace, cancel := context.WithTimeout(context.Background(), length)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		h.log.Warn().Err(err).Msg("requests were broken off: shutdown_grace is over")
-	}
-	if adminServer != nil {
-		adminServer.close()
-	}
-	return group.Wait()
+	return ca, append(ca.Warnings(), trust.Warnings...), nil
 }
 
+func (s *service) listen(cfg config.Config) (err error) {
+	if s.listener, err = listen(cfg.Listen, "--listen"); err != nil {
+		return err
+	}
+	if warning := cfg.Clients.Warning(s.listener.Addr()); warning != "" {
+		s.engine.log.Warn().Stringer("listen", s.listener.Addr()).Msg(warning)
+	}
+	return nil
+}
+
+func (s *service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
+	if cfg.AdminListen == "" {
+		return nil
+	}
+	s.admin, err = openAdmin(cfg, s.engine.log, admin.Setup{
+		Proxy:   s.listener.Addr(),
+		Gate:    s.gate,
+		Known:   s.engine.keeper,
+		CA:      ca.PEM(),
+		Metrics: s.engine.metrics,
+		Ready:   s.ready.Load,
+		Reload:  s.reloader.reload,
+	})
+	return err
+}
+
+// start serves in goroutines of the group. From then on the proxy is ready.
+func (s *service) start(servers *errgroup.Group) {
+	own := []net.Addr{s.listener.Addr()}
+	if s.admin != nil {
+		own = append(own, s.admin.listener.Addr())
+		servers.Go(s.admin.serve)
+	}
+	s.engine.transport.Own(own...)
+	servers.Go(func() error { return s.proxy.Serve(s.listener) })
+	s.ready.Store(true)
+}
+
+func (s *service) logServing(cfg config.Config) {
+	version, _ := buildVersion()
+	line := s.engine.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", s.listener.Addr()).Int64("open_files", s.openFiles)
+	if s.admin != nil {
+		line.Stringer("admin_listen", s.admin.listener.Addr())
+	}
+	line.Msg("serving")
+}
+
+// shutDown ends both servers. Requests in flight have up to shutdown_grace to end.
+func (s *service) shutDown() {
+	s.ready.Store(false)
+	grace := s.reloader.shutdownGrace()
+	s.engine.log.Info().Stringer("shutdown_grace", grace).Msg("stopping: requests in flight may end")
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if err := s.proxy.Shutdown(ctx); err != nil {
+		s.engine.log.Warn().Err(err).Msg("requests were broken off: shutdown_grace is over")
+	}
+	if s.admin != nil {
+		s.admin.close()
+	}
+}
+
+// listen listens on a TCP address. flag is the one that an error tells the user to
+// change it with.
 func listen(address, flag string) (net.Listener, error) {
 	l, err := listenConfig().Listen(context.Background(), "tcp", address)
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"robotsproxy/config"
 )
 
-// setting is a key of the configuration that a flag or a variable can set too.
+// A setting is a key of the configuration that a flag and an environment variable can
+// set too.
 type setting struct{ flag, key, help string }
 
-// variable is the environment's name for it.
+// variable is the name of the environment variable.
 func (s setting) variable() string {
 	return "ROBOTSPROXY_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
 }
@@ -24,14 +25,12 @@ var (
 		{"log-format", "log.format", "auto, json or console"},
 		{"log-file", "log.file", "file for the log instead of standard error"},
 	}
-	listenSettings = []setting{
-		{"listen", "listen", "address of the proxy"},
-		{"admin-listen", "admin_listen", `address of the admin server; "" turns it off`},
-	}
-	configFlag = setting{flag: "config", help: "configuration file (YAML)"}
+	listenSetting      = setting{"listen", "listen", "address of the proxy"}
+	adminListenSetting = setting{"admin-listen", "admin_listen", `address of the admin server; "" turns it off`}
+	configFlag         = setting{flag: "config", help: "configuration file (YAML)"}
 )
 
-// addSettings gives a command --config and a flag for each setting.
+// addSettings adds --config and a flag for each setting to a command.
 func addSettings(cmd *cobra.Command, settings ...setting) {
 	for _, s := range append(settings, configFlag) {
 		cmd.Flags().String(s.flag, "", s.help+" ["+s.variable()+"]")
@@ -39,8 +38,7 @@ func addSettings(cmd *cobra.Command, settings ...setting) {
 }
 
 // loadConfig reads the configuration of a command that has these settings: flag
-// beats variable beats file beats base. An empty variable is one that is not
-// set.
+// beats variable beats file beats base. An empty variable counts as unset.
 func loadConfig(cmd *cobra.Command, base config.Config, settings ...setting) (config.Config, error) {
 	var given []config.Setting
 	for _, s := range settings {
@@ -52,6 +50,8 @@ func loadConfig(cmd *cobra.Command, base config.Config, settings ...setting) (co
 	return config.Load(base, file, given...)
 }
 
+// lookup finds the value of a setting and where it comes from; ok is false if neither the
+// flag nor the variable is set.
 func lookup(cmd *cobra.Command, s setting) (value, source string, ok bool) {
 	if f := cmd.Flags().Lookup(s.flag); f != nil && f.Changed {
 		return f.Value.String(), "--" + s.flag, true

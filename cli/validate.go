@@ -20,7 +20,7 @@ Exit code: 0 it is valid, 2 it is not.`,
 		Args:    cobra.NoArgs,
 	}
 	addSettings(cmd)
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
 		file, _, given := lookup(cmd, configFlag)
 		if !given {
 			return exit{exitUsage, errors.New("no configuration to validate; name one with --config FILE")}

@@ -21,18 +21,18 @@ const (
 	exitSignalled     = 128 // and the signal's number
 )
 
-// heed has the signals that are for the command come by a channel, until stop is
+// notifySignals has the signals that are for the command come by a channel, until stop is
 // called, instead of ending this process. What whoever started it has it ignore,
 // as nohup does, stays ignored, by the command too.
-func heed() (signals chan os.Signal, stop func()) {
+func notifySignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
-	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
+	signal.Notify(signals, slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)...)
 	// A reader of standard error that leaves ends neither the proxy nor its exit code.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// supervise runs a command to its end with the signals that come for this process
+// supervise withExitCode a command to its end with the signals that come for this process
 // passed on to it. It returns its exit code, with an error where it could not be
 // started. A signal that has come before it is the end of both.
 func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
@@ -41,10 +41,10 @@ func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) 
 		return exitSignalled + int(s.(syscall.Signal)), nil
 	default:
 	}
-	// The kernel ties a child to the thread that started it (see apart).
+	// The kernel ties a child to the thread that started it (see isolateSignals).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	apart(child)
+	isolateSignals(child)
 	if err := child.Start(); err != nil {
 		return startCode(err), startError(child.Args[0], err)
 	}

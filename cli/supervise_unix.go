@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals by which people and programs speak to a process.
-var passedOn = []os.Signal{
+// forwardedSignals are the signals by which people and programs speak to a process.
+var forwardedSignals = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// apart sees to it that a signal reaches the child once. Where there is a terminal,
+// isolateSignals sees to it that a signal reaches the child once. Where there is a terminal,
 // the child is in our process group, so that Ctrl-Z and job control work, and what
 // the terminal sends is not passed on. Elsewhere the child has a group of its own:
 // a signal to ours is passed on like one to this process alone.
-func apart(child *exec.Cmd) {
+func isolateSignals(child *exec.Cmd) {
 	child.SysProcAttr = endsWithParent()
 	child.SysProcAttr.Setpgid = foreground() < 0
 }

@@ -12,8 +12,8 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// tally counts what became of the requests of one run.
-type tally struct {
+// summary counts what became of the requests of one run.
+type summary struct {
 	mu        sync.Mutex
 	requests  int
 	refused   int
@@ -33,17 +33,17 @@ type cause struct {
 // What is remembered is bounded: a crawl may meet any number of origins, and they may
 // write rules of any length.
 const (
-	maxCauses = 10_000
-	maxWhy    = 300 // octets
+	maxCauses       = 10_000
+	maxReasonLength = 300 // octets
 )
 
 // maxDistrusted is how many hosts are named.
 const maxDistrusted = 5
 
-func newTally() *tally { return &tally{causes: map[cause]int{}} }
+func newSummary() *summary { return &summary{causes: map[cause]int{}} }
 
 // add takes one decision; it is called by many at once.
-func (t *tally) add(d gate.Decision) {
+func (t *summary) add(d gate.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests++
@@ -58,7 +58,7 @@ func (t *tally) add(d gate.Decision) {
 	} else {
 		t.disobeyed++
 	}
-	c := cause{d.Origin, printable.Cut(why(d), maxWhy), d.Refused}
+	c := cause{d.Origin, printable.Cut(why(d), maxReasonLength), d.Refused}
 	if _, known := t.causes[c]; !known && len(t.causes) == maxCauses {
 		t.others++
 		return
@@ -88,7 +88,7 @@ func why(d gate.Decision) string {
 // print writes a line with the totals, then one for each origin and cause, the most
 // refused first. exempt are the hosts that no_proxy kept away, distrusted those that
 // the command did not ask because it does not trust the CA.
-func (t *tally) print(w io.Writer, exempt, distrusted []string) {
+func (t *summary) print(w io.Writer, exempt, distrusted []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	totals := []string{count(t.requests, "request"), fmt.Sprintf("%d refused", t.refused)}
@@ -123,7 +123,7 @@ func (t *tally) print(w io.Writer, exempt, distrusted []string) {
 }
 
 // sorted are the causes, those that refused most first.
-func (t *tally) sorted() []cause {
+func (t *summary) sorted() []cause {
 	all := make([]cause, 0, len(t.causes))
 	for c := range t.causes {
 		all = append(all, c)

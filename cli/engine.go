@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/certs"
+	"robotsproxy/config"
+	"robotsproxy/proxy"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/pace"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store"
+)
+
+// An engine is what serve, run, check and history share: all that is needed to know
+// what an origin allows.
+type engine struct {
+	log       zerolog.Logger
+	logWriter *logWriter
+	metrics   *prometheus.Registry
+	transport *proxy.Transport
+	keeper    *policy.Keeper
+	pacer     *pace.Pacer // nil before openServer
+
+	closers []func() error // what Close calls, the last first
+}
+
+// openEngine opens what cfg names. Callers must call Close. If the data directory
+// cannot be written, allowReadOnly decides: with it the engine keeps what it learns in
+// memory alone, without it openEngine returns an error.
+func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stderr io.Writer) (_ *engine, err error) {
+	e := &engine{metrics: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			e.Close()
+		}
+	}()
+	if err := e.openLog(cfg, stderr); err != nil {
+		return nil, err
+	}
+	e.registerMetrics()
+	policies, err := e.openStore(ctx, cfg, allowReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	if e.transport, err = proxy.NewTransport(cfg.Upstream); err != nil {
+		return nil, err
+	}
+	e.onClose(func() error { e.transport.CloseIdleConnections(); return nil })
+	if err := e.openKeeper(cfg, policies); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// onClose has Close call f.
+func (e *engine) onClose(f func() error) { e.closers = append(e.closers, f) }
+
+// Close closes all that has been opened, the last first. A proxy that uses the engine
+// must be shut down before.
+func (e *engine) Close() error {
+	var errs []error
+	for i := len(e.closers) - 1; i >= 0; i-- {
+		errs = append(errs, e.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+func (e *engine) openLog(cfg config.Config, stderr io.Writer) (err error) {
+	if e.log, e.logWriter, err = openLog(cfg.Log, stderr); err != nil {
+		return err
+	}
+	e.onClose(e.logWriter.Close)
+	return nil
+}
+
+func (e *engine) registerMetrics() {
+	e.metrics.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo(),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "robotsproxy_log_lines_lost_total",
+			Help: "Lines of the log that could not be written, or not fast enough.",
+		}, func() float64 { return float64(e.logWriter.dropped.Load()) }),
+	)
+}
+
+// openStore opens the store of policies that lasts beyond this process.
+func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (store.Store, error) {
+	folder, err := cfg.DataFolder()
+	if err != nil {
+		return nil, err
+	}
+	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, e.log)
+	switch {
+	case err == nil:
+	case allowReadOnly && isUnwritable(err):
+		e.log.Error().Err(err).Msg("the data directory cannot be written: what is learnt now is kept in memory alone")
+		policies = store.OpenReadOnly(ctx, folder, cfg.Cache.Memory)
+	case isUnwritable(err), errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)
+	default:
+		return nil, err
+	}
+	e.onClose(policies.Close)
+	return policies, nil
+}
+
+// isUnwritable reports whether err says that files cannot be written or made.
+func isUnwritable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+func (e *engine) openKeeper(cfg config.Config, policies store.Store) (err error) {
+	version, _ := buildVersion()
+	e.keeper, err = policy.NewKeeper(policy.Setup{
+		Options:   cfg.Robots.Options,
+		Memory:    cfg.Cache.Memory,
+		Store:     policies,
+		Transport: e.transport,
+		UserAgent: "robotsproxy/" + version,
+		Log:       e.log,
+		Metrics:   e.metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the policy cache: %w", err)
+	}
+	e.onClose(func() error { e.keeper.Close(); return nil })
+	return nil
+}
+
+// openServer makes the proxy that cfg describes, and logs cfg's warnings. Callers must
+// shut the proxy down before they close the engine.
+func (e *engine) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy.Server, error) {
+	for _, warning := range cfg.Warnings() {
+		e.log.Warn().Msg(warning.Error())
+	}
+	var err error
+	if e.pacer, err = pace.New(cfg.Pace, cfg.Cache.SharedAt(), e.log, e.metrics); err != nil {
+		return nil, nil, err
+	}
+	e.onClose(e.pacer.Close)
+	g, err := gate.New(cfg.GateSettings(), e.keeper, e.pacer, e.log, e.metrics)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := proxy.New(proxy.Options{
+		Name:   cfg.Name,
+		Via:    cfg.Upstream.Via,
+		Limits: cfg.Limits,
+	}, g, ca, e.transport, e.log, e.metrics)
+	return g, server, server.Admit(cfg.Clients, cfg.HTTPS.Tunnels)
+}
