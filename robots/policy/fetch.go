@@ -1,19 +1,22 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"robotsproxy/internal/loopback"
@@ -256,25 +259,6 @@ func octets(h http.Header) (n int) {
 	return n
 }
 
-// read returns the text of a response, up to max_bytes of it.
-func (v *visit) read(resp *http.Response) ([]byte, error) {
-	plain, err := decoded(resp)
-	if err != nil {
-		return nil, err
-	}
-	return Read(plain, v.opts.MaxBytes)
-}
-
-// Read reads of a robots.txt what counts: at most max octets, without a last line that
-// they cut. The errors are those of r.
-func Read(r io.Reader, max int64) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, max+1)) // one more tells whether the last line is cut
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(robots.Cut(body, max)), nil // without what ReadAll holds in reserve
-}
-
 // failsForMissing reports whether the origin answers 5xx for a page that
 // cannot be there, while its front page is well. The error is a shortage of this
 // machine's.
@@ -319,4 +303,52 @@ func (v *visit) discard(resp *http.Response) {
 		v.patience -= time.Since(begun)
 	}
 	resp.Body.Close()
+}
+
+// A statusError is a response that counts as a failure.
+type statusError int
+
+func (s statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", int(s), http.StatusText(int(s))))
+}
+
+// maxCause bounds what is kept of a cause, some of which origins can write.
+const maxCause = 200
+
+// cause says in a few words why a fetch failed, for people.
+func cause(err error) string {
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		if lookup.IsNotFound {
+			return "no such host"
+		}
+		return "the name could not be looked up"
+	}
+	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return short("certificate not trusted: " + cert.Err.Error())
+	}
+	for _, known := range []struct {
+		err   error
+		words string
+	}{
+		{syscall.ECONNREFUSED, "connection refused"},
+		{syscall.ECONNRESET, "connection reset"},
+		{syscall.EHOSTUNREACH, "no route to the host"},
+		{syscall.ENETUNREACH, "network unreachable"},
+		{io.ErrUnexpectedEOF, "response cut short"},
+		{io.EOF, "connection closed without a response"},
+		{gzip.ErrHeader, "broken gzip"},
+		{gzip.ErrChecksum, "broken gzip"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.words
+		}
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return "timed out"
+	}
+	return short(err.Error())
+}
+
+func short(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxCause)], "")
 }

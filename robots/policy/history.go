@@ -60,18 +60,3 @@ func diff(from, to store.Version) (string, error) {
 func label(v store.Version) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %.12s", v.Status, v.SHA256))
 }
-
-// Forget drops what is known of an origin, so that the next request fetches its
-// robots.txt. Its history stays.
-func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
-	failure := errCrashed
-	f := k.flights.instead(origin, func(_ context.Context, f *flight) {
-		k.memory.remove(origin)
-		failure = k.records.forget(ctx, origin.String())
-		f.err = errUnwanted // whoever waits for it looks again
-	})
-	if err := k.flights.wait(ctx, f); err != nil && err != errUnwanted {
-		return err
-	}
-	return failure
-}

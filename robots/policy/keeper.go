@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -230,136 +229,17 @@ func (k *Keeper) known(e *entry) *Policy {
 	return &j.Policy
 }
 
-// start returns the origin's flight, and begins it if there is none. It ends
-// without a fetch if what is found on the way needs less than what the flight
-// is for. It may lead where the client of ctx may be led.
-func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, need Need, meanwhile *entry) *flight {
-	by.access = loopback.Of(ctx)
-	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
-		f.err = k.look(ctx, f, origin, by, need)
+// Forget drops what is known of an origin, so that the next request fetches its
+// robots.txt. Its history stays.
+func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
+	failure := errCrashed
+	f := k.flights.instead(origin, func(_ context.Context, f *flight) {
+		k.memory.remove(origin)
+		failure = k.records.forget(ctx, origin.String())
+		f.err = errUnwanted // whoever waits for it looks again
 	})
-}
-
-// look is a flight.
-func (k *Keeper) look(ctx context.Context, f *flight, origin robots.Origin, by Sender, need Need) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		// Another flight may have ended, and another process may have fetched.
-		e := k.newest(ctx, origin)
-		if k.lands(f, e, need) {
-			return nil
-		}
-		if done, err := k.visit(ctx, f, e, by, need); done || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(pause): // another process asks the origin
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-f.unwanted.Done():
-			return errUnwanted
-		}
+	if err := k.flights.wait(ctx, f); err != nil && err != errUnwanted {
+		return err
 	}
-}
-
-// lands ends a flight with an entry that needs less than the flight is for, and
-// reports whether it does.
-func (k *Keeper) lands(f *flight, e *entry, need Need) bool {
-	j := e.judge(k.opts(), k.now())
-	if j.Need >= need {
-		return false
-	}
-	k.memory.set(e)
-	f.entry, f.judgement = e, j
-	return true
-}
-
-// visit asks the origin of an entry, unless another process is doing so: then
-// the flight is not done.
-func (k *Keeper) visit(ctx context.Context, f *flight, e *entry, by Sender, need Need) (done bool, err error) {
-	if err := k.places.enter(ctx, f.unwanted, by.party()); err != nil {
-		return false, err
-	}
-	defer k.places.leave()
-	if err := k.records.room(ctx, f.unwanted, e.rec.Origin); err != nil {
-		return false, err
-	}
-	release, taken := k.lease(ctx, f, e.origin)
-	switch {
-	case release != nil:
-		defer k.flights.running.Go(func() {
-			k.records.settled(k.flights.ctx, e.rec.Origin) // others find it when they have the lease
-			release()
-		})
-		if e = k.newest(ctx, e.origin); k.lands(f, e, need) { // another may have had the lease just before
-			return true, nil
-		}
-	case taken:
-		return false, nil
-	}
-	got, err := (&fetcher{k.opts(), k.transport, k.userAgent}).fetch(ctx, e.origin, by, e.rec)
-	if err != nil {
-		return false, err
-	}
-	now := k.now()
-	e = k.readings.entry(e.origin, k.opts().learn(e.rec, got, now, k.random()))
-	k.memory.set(e)
-	k.records.put(e.rec)
-	k.metrics.fetched(got)
-	k.logFetch(e, got)
-	f.entry, f.judgement, f.fetched = e, e.judge(k.opts(), now), true
-	return true, nil
-}
-
-// errCrashed is what has come of a panic.
-var errCrashed = errors.New("the program failed; its log says how")
-
-// crash begins the log's line on a panic. The function that recovers calls it.
-func crash(log zerolog.Logger, cause any) *zerolog.Event {
-	return log.Error().Any("panic", cause).Bytes("stack", debug.Stack())
-}
-
-// crashed fills in a flight in which something has panicked: the robots.txt is
-// unreachable. It goes by memory alone, as what the store has may be the cause.
-func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
-	crash(k.log, cause).Str("origin", origin.String()).
-		Msg("a robots.txt could not be fetched by a fault of the program; please report this")
-	e := k.memory.get(origin)
-	if e == nil {
-		e = &entry{origin: origin, rec: store.Record{Origin: origin.String()}}
-	}
-	got := found{}.failed(errCrashed)
-	now := k.now()
-	e = k.readings.entry(origin, k.opts().learn(e.rec, got, now, k.random()))
-	k.memory.set(e)
-	k.metrics.fetched(got)
-	f.entry, f.judgement, f.fetched, f.err = e, e.judge(k.opts(), now), true, nil
-}
-
-// newest returns what memory or the store knows best; an empty entry if
-// neither knows anything.
-func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *entry {
-	held := k.memory.get(origin)
-	name := origin.String()
-	stored, ok, err := k.records.get(ctx, name)
-	if err != nil {
-		k.records.failed(ctx, err)
-	}
-	switch {
-	case ok && (held == nil || newer(stored, held.rec, k.now())):
-		return k.readings.entry(origin, stored)
-	case held != nil:
-		return held
-	}
-	return k.readings.entry(origin, store.Record{Origin: name})
-}
-
-func (k *Keeper) logFetch(e *entry, got found) {
-	line, message := k.log.Debug(), "robots.txt fetched"
-	if !got.answered {
-		line, message = k.log.Warn(), "robots.txt unreachable"
-		line.Int("failures", e.rec.Failures).Time("next_try", e.rec.NextTry)
-	}
-	line.Str("origin", e.rec.Origin).Str("outcome", string(got.outcome)).Int("status", got.status).
-		Str("cause", got.cause).Str("user_agent", got.userAgent).Int("bytes", len(got.body)).Str("robots_sha256", got.sha256).
-		Int64("duration_ms", got.took.Milliseconds()).Msg(message)
+	return failure
 }
