@@ -30,7 +30,7 @@ Exit code: 0 it is valid, 2 it is not.`,
 			return err
 		}
 		for _, warning := range cfg.Warnings() {
-			fmt.Fprintln(cmd.ErrOrStderr(), config.Error{Place: warning.Place, Message: "warning: " + warning.Message})
+			fmt.Fprintln(cmd.ErrOrStderr(), config.Error{Position: warning.Position, Message: "warning: " + warning.Message})
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", file)
 		return nil

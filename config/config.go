@@ -48,7 +48,7 @@ type Config struct {
 }
 
 // Warnings says what was valid when the configuration was loaded, and still refuses
-// requests for nothing: with its place, and the mend.
+// requests for nothing: with its position, and the mend.
 func (c Config) Warnings() []Error { return c.warnings }
 
 // HTTPS says how TLS is read.

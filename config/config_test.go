@@ -54,7 +54,7 @@ func TestFullExampleIsTheDefaults(t *testing.T) {
 	d := newDecoder(path, text)
 	d.document(reflect.ValueOf(&c).Elem())
 	for _, key := range allKeys(reflect.ValueOf(c), "") {
-		if _, ok := d.places[key]; !ok {
+		if _, ok := d.positions[key]; !ok {
 			t.Errorf("%s is not in %s", key, path)
 		}
 	}
@@ -369,7 +369,7 @@ func TestOneLongLine(t *testing.T) {
 			t.Fatalf("%d faults", len(faults))
 		}
 		if last := faults[items]; last.Column != len([]rune(text))-12 {
-			t.Errorf("the last one at %v", last.Place)
+			t.Errorf("the last one at %v", last.Position)
 		}
 		return took
 	}

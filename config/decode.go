@@ -17,26 +17,26 @@ import (
 // A decoder writes a YAML file into a struct, key by key. Unlike a decoder
 // of the library it goes on after a fault, and knows where each key stood.
 type decoder struct {
-	file   string
-	dir    string // what relative paths in the file are relative to
-	lines  []string
-	row    row
-	places map[string]Place // by key path; "" is the whole file
-	failed map[string]bool  // key paths that could not be read
-	errs   Errors
+	file      string
+	dir       string // what relative paths in the file are relative to
+	lines     []string
+	row       row
+	positions map[string]Position // by key path; "" is the whole file
+	failed    map[string]bool     // key paths that could not be read
+	errs      Errors
 }
 
 func newDecoder(file string, text []byte) *decoder {
 	whole := strings.TrimPrefix(string(text), "\ufeff")
 	d := &decoder{
-		file:   file,
-		dir:    filepath.Dir(file),
-		lines:  strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(whole), "\n"),
-		places: map[string]Place{},
-		failed: map[string]bool{},
+		file:      file,
+		dir:       filepath.Dir(file),
+		lines:     strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(whole), "\n"),
+		positions: map[string]Position{},
+		failed:    map[string]bool{},
 	}
 	if file != "" {
-		d.places[""] = Place{file, 1, 1}
+		d.positions[""] = Position{file, 1, 1}
 	}
 	return d
 }
@@ -48,14 +48,14 @@ func (d *decoder) document(v reflect.Value) {
 	file, err := parser.ParseBytes([]byte(strings.Join(d.lines, "\n")), 0, parser.AllowDuplicateMapKey())
 	var fault yaml.Error
 	if errors.As(err, &fault) {
-		at, message := d.place(fault.GetToken()), fault.GetMessage()
+		at, message := d.position(fault.GetToken()), fault.GetMessage()
 		if strings.Contains(d.lines[at.Line-1], "${") {
 			message += `; inside [ ] and { }, "${…}" needs quotes`
 		}
 		d.fail("", at, message)
 		return
 	} else if err != nil {
-		d.fail("", d.places[""], err.Error())
+		d.fail("", d.positions[""], err.Error())
 		return
 	}
 	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool {
@@ -66,7 +66,7 @@ func (d *decoder) document(v reflect.Value) {
 		if at == nil {
 			at = begin(second.Body)
 		}
-		d.fail("", d.place(at), "a second YAML document begins here; a configuration is one")
+		d.fail("", d.position(at), "a second YAML document begins here; a configuration is one")
 	}
 	if len(docs) > 0 && docs[0].Body != nil {
 		d.value(docs[0].Body, v, "", "")
@@ -77,16 +77,16 @@ func (d *decoder) document(v reflect.Value) {
 func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
 	if key != "" {
 		if _, isSection := n.(*ast.MappingNode); !isSection && n.Type() != ast.NullType {
-			d.places[key] = d.place(begin(n))
+			d.positions[key] = d.position(begin(n))
 		}
 	}
 	switch n := n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.fail(key, d.place(begin(n)), "anchors (&), aliases (*) and tags (!) are not read; write the value itself, in quotes if it begins with one of these")
+		d.fail(key, d.position(begin(n)), "anchors (&), aliases (*) and tags (!) are not read; write the value itself, in quotes if it begins with one of these")
 		return
 	case *ast.NullNode:
 		if v.Kind() != reflect.Struct || isScalar(v) { // a section may be empty: all its keys are commented out
-			d.fail(key, d.places[key], "it has no value; write one, or take the key out to have the default")
+			d.fail(key, d.positions[key], "it has no value; write one, or take the key out to have the default")
 		}
 		return
 	case *ast.MappingNode:
@@ -108,7 +108,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
 			return
 		}
 	}
-	d.fail(key, d.place(begin(n)), "this must be "+wanted(v))
+	d.fail(key, d.position(begin(n)), "this must be "+wanted(v))
 }
 
 func (d *decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
@@ -117,7 +117,7 @@ func (d *decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
 		key := join(path, name)
 		i := slices.IndexFunc(known, func(f field) bool { return f.key == name })
 		if i < 0 {
-			d.fail("", d.place(begin(pair.Key)), fmt.Sprintf("unknown key %q%s", key, suggest(name, known)))
+			d.fail("", d.position(begin(pair.Key)), fmt.Sprintf("unknown key %q%s", key, suggest(name, known)))
 			continue
 		}
 		d.value(pair.Value, known[i].value, key, known[i].option)
@@ -132,7 +132,7 @@ func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
 	for name, pair := range d.pairs(n, path) {
 		key, element := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		if err := setScalar(key, "", scalar{text: name}); err != nil {
-			d.fail(join(path, name), d.place(begin(pair.Key)), "of this key, "+err.Error())
+			d.fail(join(path, name), d.position(begin(pair.Key)), "of this key, "+err.Error())
 			continue
 		}
 		d.value(pair.Value, element, join(path, name), "")
@@ -146,7 +146,7 @@ func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.
 	return func(yield func(string, *ast.MappingValueNode) bool) {
 		lines := map[string]int{}
 		for _, pair := range n.Values {
-			at := d.place(begin(pair.Key))
+			at := d.position(begin(pair.Key))
 			var name string
 			switch key := pair.Key.(type) {
 			case *ast.StringNode:
@@ -161,7 +161,7 @@ func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.
 				d.fail("", at, fmt.Sprintf("the key %q is here again, first in line %d; take one out", join(path, name), line))
 			} else {
 				lines[name] = at.Line
-				d.places[join(path, name)] = at
+				d.positions[join(path, name)] = at
 			}
 			if !yield(name, pair) {
 				return
@@ -176,13 +176,13 @@ func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path string) {
 	v.SetLen(len(n.Values))
 	for i, item := range n.Values {
 		key := fmt.Sprintf("%s[%d]", path, i)
-		d.places[key] = d.place(begin(item))
+		d.positions[key] = d.position(begin(item))
 		d.value(item, v.Index(i), key, "")
 	}
 }
 
 func (d *decoder) scalar(n ast.Node, v reflect.Value, key, option string) {
-	at := d.place(begin(n))
+	at := d.position(begin(n))
 	s := scalar{n.GetToken().Value, true}
 	switch n := n.(type) {
 	case *ast.StringNode:

@@ -17,12 +17,12 @@ type Setting struct {
 	Source string // what errors call it, as in "--log-level"
 }
 
-// Errors are all faults of a configuration, in the order of their places.
+// Errors are all faults of a configuration, in the order of their positions.
 type Errors []Error
 
 // An Error is one fault.
 type Error struct {
-	Place
+	Position
 	Message string
 }
 
@@ -71,7 +71,7 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 	if len(d.errs) == 0 {
 		for _, warning := range c.Pace.Warnings() {
 			key, message, _ := strings.Cut("pace."+warning, ": ")
-			c.warnings = append(c.warnings, faultOf(key, d.placeOf(key), message))
+			c.warnings = append(c.warnings, faultOf(key, d.positionOf(key), message))
 		}
 		return c, nil
 	}
@@ -99,40 +99,40 @@ func (d *decoder) setting(s Setting, v reflect.Value) {
 		}
 		f, v = all[i], all[i].value
 	}
-	d.places[s.Key] = Place{Source: s.Source}
+	d.positions[s.Key] = Position{Source: s.Source}
 	if err := setScalar(v, f.option, scalar{text: s.Value}); err != nil {
-		d.fail(s.Key, d.places[s.Key], err.Error())
+		d.fail(s.Key, d.positions[s.Key], err.Error())
 	}
 }
 
-// invalid gives an error of Validate the place of the key that it begins with. A
+// invalid gives an error of Validate the position of the key that it begins with. A
 // key that could not be read has had its error.
 func (d *decoder) invalid(err error) {
 	key, message, _ := strings.Cut(err.Error(), ": ")
 	if d.failed[key] {
 		return
 	}
-	d.fail(key, d.placeOf(key), message)
+	d.fail(key, d.positionOf(key), message)
 }
 
-// placeOf is the place of a key, else that of the nearest section above it.
-func (d *decoder) placeOf(key string) Place {
+// positionOf is the position of a key, else that of the nearest section above it.
+func (d *decoder) positionOf(key string) Position {
 	for above := key; above != ""; above = above[:max(0, strings.LastIndexAny(above, ".["))] {
-		if found, ok := d.places[above]; ok {
+		if found, ok := d.positions[above]; ok {
 			return found
 		}
 	}
-	return d.places[""]
+	return d.positions[""]
 }
 
 // fail notes a fault of key.
-func (d *decoder) fail(key string, at Place, message string) {
+func (d *decoder) fail(key string, at Position, message string) {
 	d.failed[key] = true
 	d.errs = append(d.errs, faultOf(key, at, message))
 }
 
 // faultOf names the key in the message, but where a setting's own name makes it plain.
-func faultOf(key string, at Place, message string) Error {
+func faultOf(key string, at Position, message string) Error {
 	if key != "" && (at.Line > 0 || at.Source == "") {
 		message = key + ": " + message
 	}

@@ -127,7 +127,7 @@ func (a *account) change(watchers func([]*watcher) []*watcher) {
 // got it, failure says why the origin gave none or only a part; nil if it gave
 // all.
 func (p *Admission) Done(status int, bytes int64, failure error) {
-	p.place.Leave()
+	p.permit.Release()
 	a := p.gate.account
 	now := p.gate.now()
 	took := now.Sub(p.asked)

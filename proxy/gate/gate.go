@@ -274,7 +274,7 @@ type Admission struct {
 	asked    time.Time
 	waited   time.Duration
 	late     *pace.Late // set if its turn would come too late
-	place    pace.Place
+	permit   pace.Permit
 }
 
 // admission is that of an ask which has yet to be judged.

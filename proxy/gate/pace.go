@@ -29,7 +29,7 @@ func (p *Admission) paced(certain bool) bool {
 func (p *Admission) Wait(ctx context.Context) error {
 	var err error
 	if p.gate.pacer != nil && p.Admits() && p.mode != identity.Off && !p.Target.IsRobotsTxt() {
-		p.place, err = p.gate.pacer.Wait(ctx, p.request())
+		p.permit, err = p.gate.pacer.Wait(ctx, p.request())
 		if errors.As(err, &p.late) {
 			err = nil
 		}

@@ -27,7 +27,7 @@ func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admis
 // fare differently: what a CONNECT says of itself is not trusted for that.
 func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) {
 	p := g.admission(&ask)
-	bot := p.settings.Identities.Certain(&ask.Asker)
+	bot := p.settings.Identities.IdentifyTunnel(&ask.Asker)
 	certain := bot != nil && len(bot.ProductTokens) > 0
 	extent, err := p.decideTunnel(ctx, ask, certain)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Admission) Misdirected() {
 
 // Discard ends an admission that came to nothing, since its tunnel is read after all: it is
 // neither counted nor logged. It stands in for Done.
-func (p *Admission) Discard() { p.place.Leave() }
+func (p *Admission) Discard() { p.permit.Release() }
 
 // decideTunnel judges all paths of an origin at once. The verdict is that on any of
 // them, unless the extent is Part. certain says that all requests inside come from

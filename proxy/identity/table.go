@@ -125,10 +125,10 @@ func (t *Table) All() iter.Seq2[string, *Identity] {
 	}
 }
 
-// Certain returns the identity that every request in a tunnel will have, as far as
+// IdentifyTunnel returns the identity that every request in a tunnel will have, as far as
 // its CONNECT tells: one chosen by address or user, before which none is chosen by
 // what only the requests inside will show. nil if that cannot be said.
-func (t *Table) Certain(a *Asker) *Identity {
+func (t *Table) IdentifyTunnel(a *Asker) *Identity {
 	for i := range t.Entries {
 		switch e := &t.Entries[i]; {
 		case len(e.Match.UserAgents) > 0 || len(e.Match.Headers) > 0:

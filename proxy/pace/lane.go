@@ -13,7 +13,7 @@ type site struct {
 	key      siteKey
 	lanes    map[sum]*lane // by group
 	inFlight int           // requests that have started, as far as they are counted
-	stalled  []*lane       // those whose first request waits for a place, in that order
+	stalled  []*lane       // those whose first request waits for a permit, in that order
 
 	held  time.Time   // until when no request may start; zero: it is not held
 	letGo *time.Timer // ends the hold
@@ -44,7 +44,7 @@ type waiter struct {
 
 	at      *list.Element // nil when it has left the lane
 	started bool
-	place   Place
+	permit  Permit
 	turn    chan error // gets nil when it has started, or a *Late
 }
 
@@ -87,15 +87,15 @@ func (p *Pacer) join(r *Request, w *waiter) *lane {
 }
 
 // leave takes a request out of its lane, unless it has started just now.
-func (p *Pacer) leave(l *lane, w *waiter, cause error) (Place, error) {
+func (p *Pacer) leave(l *lane, w *waiter, cause error) (Permit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.at == nil {
-		return w.place, <-w.turn
+		return w.permit, <-w.turn
 	}
 	l.drop(w)
 	l.run()
-	return Place{}, cause
+	return Permit{}, cause
 }
 
 // add puts a request at the end. Its slot may have been given before those of others:
@@ -159,7 +159,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// estimate is when a request that comes now would start, were there places enough.
+// estimate is when a request that comes now would start, if there were permits enough.
 func (l *lane) estimate(w *waiter) time.Time {
 	at := l.due(w, l.last)
 	if first := l.first(); first != nil {
@@ -188,7 +188,7 @@ func (l *lane) run() {
 			return
 		}
 		if !l.enter(w) {
-			return // it is run again when there is a place
+			return // it is run again when there is a permit
 		}
 		l.remove(w)
 		// A slot is kept to even if the timer is a little late, so that a fleet keeps
@@ -230,7 +230,7 @@ func (l *lane) end() {
 	}
 }
 
-// enter gives the lane's first request a place; false if there is none. Then the
+// enter gives the lane's first request a permit; false if there is none. Then the
 // lane gets one in its turn.
 func (l *lane) enter(w *waiter) bool {
 	most, s := l.pacer.opts.Load().MaxInFlight, l.site
@@ -239,7 +239,7 @@ func (l *lane) enter(w *waiter) bool {
 		return true
 	case s.inFlight < most:
 		s.inFlight++
-		w.place = Place{l.pacer, s}
+		w.permit = Permit{l.pacer, s}
 		return true
 	}
 	if !l.stalled {
@@ -249,7 +249,7 @@ func (l *lane) enter(w *waiter) bool {
 	return false
 }
 
-// fill gives places that are free to the lanes that wait for one.
+// fill gives free permits to the lanes that wait for one.
 func (p *Pacer) fill(s *site) {
 	for most := p.opts.Load().MaxInFlight; len(s.stalled) > 0 && (most == 0 || s.inFlight < most); {
 		l := s.stalled[0]

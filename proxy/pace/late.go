@@ -25,8 +25,8 @@ const (
 	LongDelay
 	// Held is the origin's own Retry-After.
 	Held
-	// NoPlace is requests in flight that do not end: max_in_flight of them.
-	NoPlace
+	// NoPermit is requests in flight that do not end: max_in_flight of them.
+	NoPermit
 )
 
 // late is what a request is told that would have to wait so long, at an origin that is
@@ -50,7 +50,7 @@ func (l *Late) Error() string {
 		why = fmt.Sprintf("the delay between two requests is %v", l.Delay)
 	case Held:
 		why = "the origin has asked for a pause (Retry-After)"
-	case NoPlace:
+	case NoPermit:
 		why = "pace.max_in_flight others have not ended"
 	}
 	return fmt.Sprintf("its turn does not come within pace.max_wait (%v): %s; ask again in %v", l.Max, why, l.Wait.Round(time.Millisecond))
@@ -64,7 +64,7 @@ func (l *Late) Advice() string {
 		return again + fmt.Sprintf("A client that asks for one page after another is refused too: raise pace.max_wait to %v or more.", l.Delay)
 	case Held:
 		return again + "Until then the origin wants no requests."
-	case NoPlace:
+	case NoPermit:
 		return again + "Fewer requests at once would not be refused, nor with a larger pace.max_in_flight."
 	}
 	return again + "Fewer requests at once would not be refused, nor with a longer pace.max_wait."

@@ -102,14 +102,14 @@ func (p *Pacer) SetOptions(opts Options) {
 // of the day, or none, are spaced or counted.
 func (p *Pacer) Paces(stated bool) bool { return p.opts.Load().paces(stated) }
 
-// Place is a request's place among those in flight.
-type Place struct {
+// Permit lets one request be in flight at its origin.
+type Permit struct {
 	pacer *Pacer
 	site  *site // nil: it is not counted
 }
 
-// Leave gives the place to the next. It is to be called once.
-func (p Place) Leave() {
+// Release gives the permit to the next request. Callers of Wait must call it once.
+func (p Permit) Release() {
 	if p.site == nil {
 		return
 	}
@@ -123,17 +123,17 @@ func (p Place) Leave() {
 // Wait returns when a request may start. The error is a [*Late] at once where the
 // wait would be too long, or the context's where that ends before; then the next in
 // line moves up.
-func (p *Pacer) Wait(ctx context.Context, r Request) (Place, error) {
+func (p *Pacer) Wait(ctx context.Context, r Request) (Permit, error) {
 	opts := p.opts.Load()
 	delay := opts.delay(&r)
 	if delay == 0 && opts.MaxInFlight == 0 && !p.held(&r) {
-		return Place{}, nil
+		return Permit{}, nil
 	}
-	place, err := p.wait(ctx, opts, &r, delay)
+	permit, err := p.wait(ctx, opts, &r, delay)
 	if _, late := err.(*Late); late {
 		p.late.Inc()
 	}
-	return place, err
+	return permit, err
 }
 
 func (p *Pacer) held(r *Request) bool {
@@ -146,7 +146,7 @@ func (p *Pacer) held(r *Request) bool {
 	return s != nil && !s.held.IsZero()
 }
 
-func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Place, error) {
+func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Permit, error) {
 	w := &waiter{delay: delay, most: opts.MaxWait, turn: make(chan error, 1)}
 	if p.fleet != nil && delay > 0 {
 		t := p.fleet.take(r, delay, opts)
@@ -154,7 +154,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		case t == nil: // Redis is away
 			w.delay = p.fleet.alone(delay)
 		case t.wait > opts.MaxWait:
-			return Place{}, w.late(t.wait, t.hold)
+			return Permit{}, w.late(t.wait, t.hold)
 		default:
 			t.comes = p.now().Add(t.wait)
 			w.slot = t
@@ -169,7 +169,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 	l := p.join(r, w)
 	select {
 	case err := <-w.turn: // at once
-		return w.place, err
+		return w.permit, err
 	default:
 	}
 	p.waiting.Inc()
@@ -182,12 +182,12 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 	for {
 		select {
 		case err := <-w.turn:
-			return w.place, err
+			return w.permit, err
 		case <-over.C:
-			// For how long the others keep their places nobody knows. Without any, the
+			// For how long the others keep their permits nobody knows. Without any, the
 			// turn is about to come.
 			if p.opts.Load().MaxInFlight > 0 {
-				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, Cause: NoPlace})
+				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, Cause: NoPermit})
 			}
 		case <-ctx.Done():
 			return p.leave(l, w, ctx.Err())

@@ -68,7 +68,7 @@ func (s *stand) ask(who string, r Request, takes time.Duration) {
 
 func (s *stand) askFor(ctx context.Context, who string, r Request, takes time.Duration) {
 	go func() {
-		place, err := s.Wait(ctx, r)
+		permit, err := s.Wait(ctx, r)
 		s.mu.Lock()
 		var late *Late
 		switch {
@@ -83,7 +83,7 @@ func (s *stand) askFor(ctx context.Context, who string, r Request, takes time.Du
 		s.mu.Unlock()
 		if err == nil {
 			time.Sleep(takes)
-			place.Leave()
+			permit.Release()
 		}
 	}()
 	synctest.Wait()
@@ -231,7 +231,7 @@ func TestWhyLate(t *testing.T) {
 		},
 		"requests that do not end": {
 			options: func(o *Options) { o.MaxInFlight = 1 }, before: 1,
-			want: Late{Wait: second, Max: 10 * second, Cause: NoPlace},
+			want: Late{Wait: second, Max: 10 * second, Cause: NoPermit},
 			says: "pace.max_in_flight others have not ended", advises: "a larger pace.max_in_flight",
 		},
 	} {
@@ -495,7 +495,7 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// Those who leave are forgotten, also while nobody gets a place.
+// Those who leave are forgotten, also while nobody gets a permit.
 func TestInFlightAndLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
@@ -512,14 +512,14 @@ func TestInFlightAndLeaving(t *testing.T) {
 		s.Pacer.mu.Lock()
 		site := s.sites[r.site()]
 		if len(site.lanes) != 0 || len(site.stalled) != 0 {
-			t.Errorf("%d lanes are known, %d of them wait for a place", len(site.lanes), len(site.stalled))
+			t.Errorf("%d lanes are known, %d of them wait for a permit", len(site.lanes), len(site.stalled))
 		}
 		s.Pacer.mu.Unlock()
 		s.wantStarts(start{"a", 0})
 	})
 }
 
-// Who waits for a place does not have the delay after it shortened.
+// Who waits for a permit does not have the delay after it shortened.
 func TestInFlightAndDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
@@ -643,11 +643,11 @@ func BenchmarkUnpaced(b *testing.B) {
 			r.Origin = "https://example.org"
 			b.ReportAllocs()
 			for b.Loop() {
-				place, err := p.Wait(context.Background(), r)
+				permit, err := p.Wait(context.Background(), r)
 				if err != nil {
 					b.Fatal(err)
 				}
-				place.Leave()
+				permit.Release()
 			}
 		})
 	}

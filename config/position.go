@@ -9,17 +9,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// A Place is where a fault is: a line and column of the file, or a setting.
-type Place struct {
+// A Position is where a fault is: a line and column of the file, or a setting.
+type Position struct {
 	Source       string // the file's name, or that of the setting; "" for a default
 	Line, Column int    // from 1, in characters; 0 for a setting
 }
 
-// place is where a token begins. The library counts a tab after a colon too
+// position is where a token begins. The library counts a tab after a colon too
 // little, so what is found there is looked for on the rest of the line.
-func (d *decoder) place(t *token.Token) Place {
+func (d *decoder) position(t *token.Token) Position {
 	if t == nil || t.Position == nil {
-		return d.places[""]
+		return d.positions[""]
 	}
 	line := min(max(t.Position.Line, 1), len(d.lines))
 	if line != d.row.line {
@@ -31,7 +31,7 @@ func (d *decoder) place(t *token.Token) Place {
 	if i := strings.Index(rest, start); i > 0 {
 		column += utf8.RuneCountInString(rest[:i])
 	}
-	return Place{d.file, line, column}
+	return Position{d.file, line, column}
 }
 
 // A row is a line of the file and where its characters begin. The last one
@@ -69,7 +69,7 @@ func (d *decoder) isText() bool {
 	unreadable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) && r != '\t' }
 	for i, line := range d.lines {
 		if j := strings.IndexFunc(line, unreadable); j >= 0 {
-			at := Place{d.file, i + 1, utf8.RuneCountInString(line[:j]) + 1}
+			at := Position{d.file, i + 1, utf8.RuneCountInString(line[:j]) + 1}
 			d.fail("", at, "this is no UTF-8 text, or a control character; save the file as UTF-8")
 			return false
 		}
