@@ -17,6 +17,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -27,7 +28,7 @@ type engine struct {
 	log       zerolog.Logger
 	logWriter *logWriter
 	metrics   *prometheus.Registry
-	transport *proxy.Transport
+	transport *upstream.Transport
 	keeper    *policy.Keeper
 	pacer     *pace.Pacer // nil before openServer
 
@@ -52,7 +53,7 @@ func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stde
 	if err != nil {
 		return nil, err
 	}
-	if e.transport, err = proxy.NewTransport(cfg.Upstream); err != nil {
+	if e.transport, err = upstream.NewTransport(cfg.Upstream); err != nil {
 		return nil, err
 	}
 	e.onClose(func() error { e.transport.CloseIdleConnections(); return nil })

@@ -15,6 +15,7 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/config"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/upstream"
 )
 
 func runCommand() *cobra.Command {
@@ -75,7 +76,7 @@ func runConfig(cmd *cobra.Command) (config.Config, error) {
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
 	cfg.Name += "-run-" + randomName()
 	if cfg.Upstream.Proxy == "" {
-		cfg.Upstream.Parents, err = proxy.ParentsOf(os.Getenv)
+		cfg.Upstream.Parents, err = upstream.ParentsOf(os.Getenv)
 	}
 	return cfg, err
 }

@@ -20,6 +20,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -41,7 +42,7 @@ type Config struct {
 	Overrides       []gate.Override   `yaml:"overrides"`
 	Cache           Cache             `yaml:"cache"`
 	Pace            pace.Options      `yaml:"pace"`
-	Upstream        proxy.Upstream    `yaml:"upstream"`
+	Upstream        upstream.Options  `yaml:"upstream"`
 	Limits          proxy.Limits      `yaml:"limits"`
 
 	warnings []Error
@@ -108,7 +109,7 @@ func Default() Config {
 		Robots:          Robots{Options: policy.Defaults()},
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},
 		Pace:            pace.Defaults(),
-		Upstream:        proxy.DefaultUpstream(),
+		Upstream:        upstream.Defaults(),
 		Limits:          proxy.DefaultLimits(),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 )
@@ -56,9 +57,9 @@ func BenchmarkRequest(b *testing.B) {
 // serveBench runs a proxy until b ends.
 func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	b.Helper()
-	upstream := proxy.DefaultUpstream()
-	upstream.Insecure = hosts([]string{"*"})
-	transport, err := proxy.NewTransport(upstream)
+	opts := upstream.Defaults()
+	opts.Insecure = hosts([]string{"*"})
+	transport, err := upstream.NewTransport(opts)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := proxy.New(proxy.Options{Name: "bench", Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+	server := proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
 	if err := server.Admit(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
 		b.Fatal(err)

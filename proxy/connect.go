@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -159,7 +160,7 @@ func (s *Server) intercept(t *tunnel) {
 	t.trust.shaken = time.Now()
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
 		s.gathered.add(t.Conn)
-		t.Conn = newGathering(t.Conn)
+		t.Conn = coalesce.New(t.Conn)
 	}
 	s.enter(t, conn)
 }
@@ -197,7 +198,7 @@ func (s *Server) enter(t *tunnel, conn net.Conn) {
 // watchTunnel is the inner server's ConnState.
 func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
 	t := tunnelOf(conn)
-	if g, gathers := t.Conn.(*gathering); gathers && state == http.StateClosed {
+	if g, gathers := t.Conn.(*coalesce.Conn); gathers && state == http.StateClosed {
 		s.gathered.remove(g.Conn)
 	}
 	if client, counted := t.taken.(*countedConn); counted {

@@ -10,24 +10,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"robotsproxy/internal/shortage"
+	"robotsproxy/internal/slots"
 )
 
-// countingListener counts the connections that are open. Each has a place among all
-// clients' and one among the descriptors; the next waits for its places.
+// countingListener counts the connections that are open. Each has a slot among all
+// clients' and one among the descriptors; the next waits for its slots.
 type countingListener struct {
 	net.Listener
 	stall       func() time.Duration // see Limits.StallTimeout
 	open        prometheus.Gauge
 	clients     *clients
-	places      *places
-	descriptors *places
+	slots       *slots.Slots
+	descriptors *slots.Slots
 	closed      chan struct{}
 	close       sync.Once
 }
 
 func newCountingListener(l net.Listener, s *Server) *countingListener {
 	return &countingListener{
-		Listener: l, stall: s.stallLimit, open: s.connections, clients: s.clients, places: s.places, descriptors: s.transport.descriptors,
+		Listener: l, stall: s.stallLimit, open: s.connections, clients: s.clients, slots: s.slots, descriptors: s.transport.Descriptors(),
 		closed: make(chan struct{}),
 	}
 }
@@ -36,29 +37,29 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		if shortage.OfDescriptors(err) { // net/http tries again after a while
-			l.descriptors.exhausted()
+			l.descriptors.Exhausted()
 		}
 		return nil, err
 	}
 	return l.admit(conn)
 }
 
-// admit waits for the places of a connection.
+// admit waits for the slots of a connection.
 func (l *countingListener) admit(conn net.Conn) (net.Conn, error) {
-	if !l.places.wait(l.closed) {
+	if !l.slots.Wait(l.closed) {
 		conn.Close()
 		return nil, net.ErrClosed
 	}
-	leave := l.places.leave
+	leave := l.slots.Give
 	if holdsDescriptor(conn) {
-		if !l.descriptors.wait(l.closed) {
+		if !l.descriptors.Wait(l.closed) {
 			leave()
 			conn.Close()
 			return nil, net.ErrClosed
 		}
 		leave = func() {
-			l.descriptors.leave()
-			l.places.leave()
+			l.descriptors.Give()
+			l.slots.Give()
 		}
 	}
 	counted := &countedConn{Conn: conn}

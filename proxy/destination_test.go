@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/upstream"
 )
 
 func TestDeniedDestinations(t *testing.T) {
@@ -45,8 +45,8 @@ func TestDeniedDestinations(t *testing.T) {
 
 // A request to an address that this program listens on would come back.
 func TestOwnAddresses(t *testing.T) {
-	var transport *proxy.Transport
-	w := newWorld(t, func(s *settings) { s.onTransport = func(tr *proxy.Transport) { transport = tr } })
+	var transport *upstream.Transport
+	w := newWorld(t, func(s *settings) { s.onTransport = func(tr *upstream.Transport) { transport = tr } })
 	admin, err := net.Listen("tcp", "0.0.0.0:0")
 	must(t, err)
 	defer admin.Close()
@@ -189,7 +189,7 @@ func TestParentProxy(t *testing.T) {
 
 func TestUpstreamValidate(t *testing.T) {
 	for _, bad := range []string{"proxy.example", "ftp://proxy.example", "http://", "http://proxy.example/path", "http://u:secret@[::1"} {
-		u := proxy.DefaultUpstream()
+		u := upstream.Defaults()
 		u.Proxy = bad
 		err := u.Validate()
 		if err == nil || !strings.HasPrefix(err.Error(), "proxy: ") || strings.Contains(err.Error(), "secret") {
@@ -197,7 +197,7 @@ func TestUpstreamValidate(t *testing.T) {
 		}
 	}
 	for _, good := range []string{"", "http://proxy.example:3128", "https://u:p@proxy.example", "socks5://[::1]:1080"} {
-		u := proxy.DefaultUpstream()
+		u := upstream.Defaults()
 		u.Proxy = good
 		if err := u.Validate(); err != nil {
 			t.Errorf("%q: %v", good, err)

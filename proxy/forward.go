@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -13,33 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/elazarl/goproxy"
-	"github.com/rs/zerolog"
-
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 )
-
-// newForwarder sets up the one goproxy through which all doors lead. It judges
-// in one request handler. Its own dealing with CONNECT is never reached.
-func (s *Server) newForwarder() *goproxy.ProxyHttpServer {
-	p := goproxy.NewProxyHttpServer()
-	p.Logger = goproxyLog{s.log}
-	p.Tr = s.transport.direct.verifying.http1
-	p.ConnectDial = nil
-	p.KeepAcceptEncoding = true
-	p.KeepHeader = true             // admit leaves out what must not be passed on
-	p.KeepDestinationHeaders = true // origins give the client the header of a response
-	p.OnRequest().DoFunc(s.admit)
-	return p
-}
-
-// goproxyLog takes what goproxy warns of: mostly ends of WebSockets.
-type goproxyLog struct{ log zerolog.Logger }
-
-func (l goproxyLog) Printf(format string, v ...any) {
-	l.log.Debug().Msgf(strings.TrimSpace(format), v...)
-}
 
 // exchange is one request on its way through goproxy.
 type exchange struct {
@@ -71,7 +47,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.T
 	s.exchanges.RLock()
 	defer s.exchanges.RUnlock()
 	defer s.conclude(x, r)
-	s.goproxy.ServeHTTP(&x.client, s.outgoing(r, x))
+	s.forwarder.ServeHTTP(&x.client, s.outgoing(r, x))
 }
 
 // conclude ends an exchange, whatever became of it. It is deferred.
@@ -96,7 +72,7 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 	case stood == upHeld && !x.told:
 		s.failures.WithLabelValues("connection_write_timeout").Inc()
 	case stood == moves && x.body.cut != nil && r.Context().Err() == nil: // else it is the client that has left
-		s.failures.WithLabelValues(cutShort).Inc()
+		s.failures.WithLabelValues(upstream.CutShort).Inc()
 	}
 	if x.admission != nil {
 		x.admission.Done(x.client.status, x.client.bytes, cmp.Or(x.standing.why(stood), x.failed, x.body.cut))
@@ -170,30 +146,28 @@ func (x *exchange) sent(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// admit is goproxy's request handler: it refuses a request, or makes it ready
-// for its origin.
-func (s *Server) admit(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-	x := exchangeOf(r)
-	r, resp := s.judge(r, x, ctx)
+// admit has the gate judge a request, and makes one that may pass ready for its origin. A
+// response means that the request goes no further.
+func (s *Server) admit(r *http.Request, x *exchange) *http.Response {
+	resp := s.judge(r, x)
 	if resp != nil {
 		s.boundAnswer(x.client.ResponseWriter, r)
 		if x.upload != nil {
 			readAway(x.client.ResponseWriter, r, x.upload)
 		}
 	}
-	return r, resp
+	return resp
 }
 
-// judge has the gate judge a request. A response says that it goes no further.
-func (s *Server) judge(r *http.Request, x *exchange, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 	if passedBy(r.Header, s.opts.Name) {
-		return r, s.response(r, s.loop())
+		return s.response(r, s.loop())
 	}
 	if resp := hopsLeft(r); resp != nil {
-		return r, resp
+		return resp
 	}
-	if err := bars(r.Context(), x.target.Origin); err != nil {
-		return r, s.response(r, s.failed(err))
+	if err := upstream.Bars(r.Context(), x.target.Origin); err != nil {
+		return s.response(r, s.failed(err))
 	}
 	admission, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
 	if err != nil && admission.Admits() { // the client has left while it waited for its turn
@@ -201,25 +175,23 @@ func (s *Server) judge(r *http.Request, x *exchange, ctx *goproxy.ProxyCtx) (*ht
 		panic(http.ErrAbortHandler)
 	}
 	if err != nil {
-		return r, s.response(r, s.unjudged(err))
+		return s.response(r, s.unjudged(err))
 	}
 	x.admission = admission
 	if !admission.Admits() {
 		var a answer
 		a, x.failed = s.refuse(r, admission)
-		return r, s.response(r, a)
+		return s.response(r, a)
 	}
-	ctx.RoundTripper = origins{s}
-
 	stripHopByHop(r.Header, isWebSocket(r.Header))
 	admission.Bot.Rewrite(r.Header)
 	if _, sent := r.Header["User-Agent"]; !sent {
 		r.Header["User-Agent"] = nil // else net/http adds its own
 	}
-	if s.opts.Via != ViaOff {
+	if s.opts.Via != upstream.ViaOff {
 		s.via.addTo(r.Header, r.ProtoMajor, r.ProtoMinor)
 	}
-	return r, nil
+	return nil
 }
 
 // loop answers a request that has been here before.
@@ -244,21 +216,6 @@ func (s *Server) refuse(r *http.Request, p *gate.Admission) (answer, error) {
 		}
 	}
 	return refusal(&p.Verdict, time.Now()), nil
-}
-
-// origins is where goproxy takes what may pass.
-type origins struct{ *Server }
-
-// RoundTrip takes a request to its origin. It never fails: then it is the proxy that
-// answers.
-func (o origins) RoundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	x := exchangeOf(r)
-	resp := o.ask(r, x)
-	if resp.StatusCode != http.StatusSwitchingProtocols { // of which goproxy reads the header
-		maps.Copy(x.client.Header(), resp.Header) // goproxy would copy every value
-		resp.Header = nil
-	}
-	return resp, nil
 }
 
 // ask asks the origin and makes its response ready for the client.
@@ -309,7 +266,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		// after a chunked one.
 		resp.Header.Del("Content-Length")
 	}
-	if s.opts.Via == ViaBoth {
+	if s.opts.Via == upstream.ViaBoth {
 		s.via.addTo(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
 	}
 	return resp

@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
 )
 
@@ -564,9 +564,9 @@ func FuzzFTPServer(f *testing.F) {
 		f.Add(replies, "drwxr-xr-x 2 0 0 4096 Jan 1 12:22 ..\r\n-rw-r--r-- 1 0 0 1 Jan 1 12:22 name\r\n", true)
 		f.Add(replies, "Type=file;Size=1; name\n;  \n= ;\n01-02-06  03:04PM <DIR> x\n", true)
 	}
-	upstream := proxy.DefaultUpstream()
-	upstream.ResponseHeaderTimeout = 20 * time.Millisecond // for a server that waits for a command while its reply lacks an end
-	transport, err := proxy.NewTransport(upstream)
+	opts := upstream.Defaults()
+	opts.ResponseHeaderTimeout = 20 * time.Millisecond // for a server that waits for a command while its reply lacks an end
+	transport, err := upstream.NewTransport(opts)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -653,8 +653,8 @@ func (s *sayer) left(t *testing.T) {
 }
 
 func TestFTPDestinations(t *testing.T) {
-	var transport *proxy.Transport
-	w := newWorld(t, func(s *settings) { s.onTransport = func(tr *proxy.Transport) { transport = tr } })
+	var transport *upstream.Transport
+	w := newWorld(t, func(s *settings) { s.onTransport = func(tr *upstream.Transport) { transport = tr } })
 	own, err := net.ResolveTCPAddr("tcp", w.addr)
 	must(t, err)
 	transport.Own(own)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/upstream"
 )
 
 // connectionCount is how many connections a server has, and how many it has had.
@@ -50,18 +50,18 @@ func everywhere(t *testing.T, http2 bool, page http.HandlerFunc) (s *httptest.Se
 }
 
 // lenientTransport goes to loopback without a look at certificates.
-func lenientTransport(t *testing.T) *proxy.Transport {
-	opts := proxy.DefaultUpstream()
+func lenientTransport(t *testing.T) *upstream.Transport {
+	opts := upstream.Defaults()
 	opts.Insecure = make([]identity.HostGlob, 1)
 	must(t, opts.Insecure[0].UnmarshalText([]byte("127.*")))
-	transport, err := proxy.NewTransport(opts)
+	transport, err := upstream.NewTransport(opts)
 	must(t, err)
 	t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }
 
 // roundTrip sends a GET in a version of HTTP. Callers must close the response's body.
-func roundTrip(t *testing.T, transport *proxy.Transport, version int, url string) (*http.Response, error) {
+func roundTrip(t *testing.T, transport *upstream.Transport, version int, url string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(loopback.With(t.Context(), loopback.Here), http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func roundTrip(t *testing.T, transport *proxy.Transport, version int, url string
 }
 
 // text is the page that roundTrip gets.
-func text(t *testing.T, transport *proxy.Transport, version int, url string) string {
+func text(t *testing.T, transport *upstream.Transport, version int, url string) string {
 	t.Helper()
 	resp, err := roundTrip(t, transport, version, url)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/net/http2"
 
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/upstream"
 )
 
 // both runs a test over HTTP/1.1 and HTTP/2 to the client.
@@ -99,7 +99,7 @@ func TestNoContentTypeIsGuessed(t *testing.T) {
 }
 
 func TestViaIsAddedWhereTheOperatorWants(t *testing.T) {
-	for mode, want := range map[proxy.Via][2]bool{proxy.ViaBoth: {true, true}, proxy.ViaRequest: {true, false}, proxy.ViaOff: {false, false}} {
+	for mode, want := range map[upstream.Via][2]bool{upstream.ViaBoth: {true, true}, upstream.ViaRequest: {true, false}, upstream.ViaOff: {false, false}} {
 		w := newWorld(t, func(s *settings) { s.proxy.Via = mode })
 		o := w.origin("http", nil)
 		resp, _ := get(t, w.client("h1"), o.URL+"/public")

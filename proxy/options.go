@@ -1,14 +1,13 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"time"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
 )
 
@@ -122,82 +121,6 @@ func (m *Mixed) UnmarshalText(text []byte) error {
 	return enum.Unmarshal(m, text, RefuseMixed, AllowMixed)
 }
 
-// Upstream says how origins are reached. In a configuration it is the section
-// "upstream".
-type Upstream struct {
-	// Proxy is a parent proxy by which all origins are reached: http://, https://
-	// or socks5://, with user and password if it wants them.
-	Proxy string `yaml:"proxy"`
-	// Parents are used where Proxy is empty.
-	Parents Parents `yaml:"-"`
-	// Deny holds destinations that are never dialled. They are checked after name
-	// resolution; behind a parent proxy, which resolves names itself, only literal
-	// addresses can be. Besides, unspecified addresses are never dialled, and this
-	// machine's loopback only for clients on this machine.
-	Deny []netip.Prefix `yaml:"deny"`
-	// CAFile holds PEM roots that are trusted besides the system's.
-	CAFile string `yaml:"ca_file,path"`
-	// Insecure holds host globs whose certificates are not verified.
-	Insecure []identity.HostGlob `yaml:"insecure"`
-	// ConnectTimeout bounds the dial and the TLS handshake, each.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	// ResponseHeaderTimeout bounds the wait for a response's header, from the
-	// end of the request on.
-	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
-	Via                   Via           `yaml:"via"`
-}
-
-// DefaultUpstream is what holds where a configuration is silent.
-func DefaultUpstream() Upstream {
-	return Upstream{
-		Deny: []netip.Prefix{ // link-local: clouds keep their secrets there
-			netip.MustParsePrefix("169.254.0.0/16"),
-			netip.MustParsePrefix("fe80::/10"),
-		},
-		ConnectTimeout:        10 * time.Second,
-		ResponseHeaderTimeout: 60 * time.Second,
-		Via:                   ViaBoth,
-	}
-}
-
-// Validate reports what is wrong with u. Every error begins with the key that it
-// is about.
-func (u Upstream) Validate() error {
-	var errs []error
-	if _, err := u.parents(); err != nil {
-		errs = append(errs, fmt.Errorf("proxy: %w", err))
-	}
-	if _, err := trustedRoots(u.CAFile); err != nil {
-		errs = append(errs, fmt.Errorf("ca_file: %w; name a PEM file of certificates", err))
-	}
-	return errors.Join(errs...)
-}
-
-// parents are those by which origins are reached.
-func (u Upstream) parents() (Parents, error) {
-	if u.Proxy == "" {
-		return u.Parents, nil
-	}
-	parent, err := parseParent(u.Proxy)
-	return Parents{byScheme: map[string]*url.URL{"http": parent, "https": parent, "ftp": parent}}, err
-}
-
-// Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).
-type Via string
-
-// Where Via is added: to requests and responses, to requests alone, nowhere.
-// Without it on requests a forwarding loop cannot be seen.
-const (
-	ViaBoth    Via = "both"
-	ViaRequest Via = "request"
-	ViaOff     Via = "off"
-)
-
-// UnmarshalText reads one of the words above.
-func (v *Via) UnmarshalText(text []byte) error {
-	return enum.Unmarshal(v, text, ViaBoth, ViaRequest, ViaOff)
-}
-
 // Limits bound what a client may take. In a configuration it is the section
 // "limits".
 type Limits struct {
@@ -213,7 +136,7 @@ type Limits struct {
 	// StallTimeout is how long a page, a tunnel or a WebSocket may stand still before it
 	// is broken off: neither side sends anything, or one takes nothing of what the other
 	// sends. That one side is silent is no fault while the other sends. The wait for a
-	// response's header has a bound of its own, [Upstream.ResponseHeaderTimeout]. Up to a
+	// response's header has a bound of its own, [upstream.Options.ResponseHeaderTimeout]. Up to a
 	// quarter more may pass; 0 is no bound.
 	StallTimeout   time.Duration `yaml:"stall_timeout,zero"`
 	MaxHeaderBytes int64         `yaml:"max_header_bytes,size"`
@@ -236,13 +159,13 @@ const fewFiles = 1024
 // there are enough. files is [shortage.Descriptors].
 func (l Limits) Warning(files int64) string {
 	wanted := 2 * int64(l.MaxConnections) // one to the client, one to its origin
-	switch places := maxPlaces(files); {
+	switch room := slots.ForFiles(files); {
 	case files == 0:
 		return ""
-	case places < wanted:
-		return fmt.Sprintf("limits.max_connections is %d, but the limit on open files (%d) leaves room for %d connections to clients and origins together: raise that limit (ulimit -n, LimitNOFILE= in systemd) or lower max_connections", l.MaxConnections, files, places)
+	case room < wanted:
+		return fmt.Sprintf("limits.max_connections is %d, but the limit on open files (%d) leaves room for %d connections to clients and origins together: raise that limit (ulimit -n, LimitNOFILE= in systemd) or lower max_connections", l.MaxConnections, files, room)
 	case wanted == 0 && files < fewFiles:
-		return fmt.Sprintf("the limit on open files (%d) leaves room for only %d connections to clients and origins together: raise it (ulimit -n, LimitNOFILE= in systemd)", files, places)
+		return fmt.Sprintf("the limit on open files (%d) leaves room for only %d connections to clients and origins together: raise it (ulimit -n, LimitNOFILE= in systemd)", files, room)
 	}
 	return ""
 }

@@ -15,13 +15,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/elazarl/goproxy"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
 	"robotsproxy/certs"
+	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 )
 
@@ -29,7 +30,7 @@ import (
 type Options struct {
 	// Name is this deployment's name in Via and Proxy-Status: a token.
 	Name   string
-	Via    Via
+	Via    upstream.Via
 	Limits Limits
 }
 
@@ -45,17 +46,17 @@ type Server struct {
 	opts      Options
 	gate      *gate.Gate
 	ca        *certs.CA
-	transport *Transport
+	transport *upstream.Transport
 	log       zerolog.Logger
 	via       via
 
-	entry   atomic.Pointer[entry]
-	goproxy *goproxy.ProxyHttpServer
-	home    http.Handler
-	outer   *http.Server // what clients connect to
-	inner   *http.Server // what is inside their tunnels
-	inside  *handoff     // leads from outer to inner
-	tls     *tls.Config
+	entry     atomic.Pointer[entry]
+	forwarder http.Handler // goproxy: leads every request by admit and ask
+	home      http.Handler
+	outer     *http.Server // what clients connect to
+	inner     *http.Server // what is inside their tunnels
+	inside    *handoff     // leads from outer to inner
+	tls       *tls.Config
 
 	// Connections that neither server looks after: tunnels in which nothing has
 	// been asked yet; tunnels that are not read, and WebSockets.
@@ -65,7 +66,7 @@ type Server struct {
 
 	stallTimeout atomic.Int64 // a time.Duration
 	clients      *clients
-	places       *places // of clients' connections
+	slots        *slots.Slots // of clients' connections
 
 	exchanges sync.RWMutex // each holds it for reading until it is written down
 
@@ -79,7 +80,7 @@ type Server struct {
 // New makes a proxy that asks g and reaches origins by t. It registers its
 // metrics with metrics; nil leaves them unregistered. It serves nobody before
 // Admit has said whom.
-func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
+func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
 	s := &Server{
 		opts:      opts,
 		gate:      g,
@@ -102,7 +103,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *Transport, log zerolog.Log
 	}
 	s.SetStallTimeout(opts.Limits.StallTimeout)
 	s.bound(metrics)
-	s.goproxy = s.newForwarder()
+	s.forwarder = s.newForwarder()
 	s.home = s.newHome()
 	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
@@ -155,14 +156,14 @@ func (s *Server) bound(metrics prometheus.Registerer) {
 			}
 		}
 	}
-	s.places = &places{
-		max:      int64(s.opts.Limits.MaxConnections),
-		makeRoom: []func(){s.clients.closeIdlest},
-		reached:  tell("max_connections", "all client connections are in use: idle ones are closed, and others wait; raise limits.max_connections if the machine can bear it"),
+	s.slots = &slots.Slots{
+		Max:      int64(s.opts.Limits.MaxConnections),
+		MakeRoom: []func(){s.clients.closeIdlest},
+		Reached:  tell("max_connections", "all client connections are in use: idle ones are closed, and others wait; raise limits.max_connections if the machine can bear it"),
 	}
-	d := s.transport.descriptors
-	d.makeRoom = append(d.makeRoom, s.clients.closeIdlest)
-	d.reached = tell("descriptors", "as many connections are open as the limit on open files leaves room for: idle ones are closed, others wait or get 503; raise the limit (ulimit -n, LimitNOFILE= in systemd)")
+	d := s.transport.Descriptors()
+	d.MakeRoom = append(d.MakeRoom, s.clients.closeIdlest)
+	d.Reached = tell("descriptors", "as many connections are open as the limit on open files leaves room for: idle ones are closed, others wait or get 503; raise the limit (ulimit -n, LimitNOFILE= in systemd)")
 }
 
 // watchIdle is the outer server's ConnState.
@@ -174,8 +175,8 @@ func (s *Server) watchIdle(conn net.Conn, state http.ConnState) {
 func (s *Server) idles(conn *countedConn, state http.ConnState) {
 	s.clients.idles(conn, state == http.StateIdle)
 	if state == http.StateIdle {
-		s.places.mayHaveRoom()
-		s.transport.descriptors.mayHaveRoom()
+		s.slots.LookAgain()
+		s.transport.Descriptors().LookAgain()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 )
 
@@ -69,7 +70,7 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	if origin.Port == "80" { // nobody knows better what is spoken inside
 		origin.Scheme = "http"
 	}
-	if err := bars(r.Context(), origin); err != nil {
+	if err := upstream.Bars(r.Context(), origin); err != nil {
 		s.answer(w, r, s.failed(err))
 		return true
 	}

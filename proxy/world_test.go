@@ -29,6 +29,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
+	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -59,11 +60,11 @@ type settings struct {
 	proxy    proxy.Options
 	clients  proxy.Clients
 	tunnels  proxy.Tunnels
-	upstream proxy.Upstream
+	upstream upstream.Options
 	gate     gate.Settings
 	policies gate.Policies // instead of the keeper's
 
-	onTransport func(*proxy.Transport)
+	onTransport func(*upstream.Transport)
 	onListener  func(net.Listener) net.Listener
 }
 
@@ -71,10 +72,10 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	set := settings{
-		proxy:    proxy.Options{Name: "testproxy", Via: proxy.ViaBoth, Limits: proxy.DefaultLimits()},
+		proxy:    proxy.Options{Name: "testproxy", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
 		clients:  proxy.DefaultClients(),
 		tunnels:  proxy.DefaultTunnels(),
-		upstream: proxy.DefaultUpstream(),
+		upstream: upstream.Defaults(),
 		gate:     gate.Settings{Identities: identity.Table{Default: identity.Default()}},
 	}
 	set.upstream.CAFile = originRoots(t, dir)
@@ -83,7 +84,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	}
 	w := &world{t: t, log: &lines{}, metrics: prometheus.NewRegistry()}
 	log := zerolog.New(w.log).Level(zerolog.DebugLevel)
-	transport, err := proxy.NewTransport(set.upstream)
+	transport, err := upstream.NewTransport(set.upstream)
 	must(t, err)
 	if set.onTransport != nil {
 		set.onTransport(transport)

@@ -29,17 +29,21 @@ var arrows = map[string]map[string]string{
 		"proxy/gate":     "the options of log and overrides",
 		"proxy/identity": "the options of identities",
 		"proxy/pace":     "the options of pace",
+		"proxy/upstream": "the options of upstream",
 		"robots/policy":  "the options of robots",
 		"robots/store":   "the options of cache",
 	},
 	"proxy": {
 		"certs":              "it ends TLS with leaf certificates",
+		"internal/coalesce":  "HTTP/2 to clients is sent in few pieces",
 		"internal/enum":      "the words of its settings",
 		"internal/loopback":  "it says which clients are on this machine",
 		"internal/printable": "its answers show what sites and clients wrote",
-		"internal/shortage":  "what this machine lacks is answered as its own fault, and bounds connections",
+		"internal/shortage":  "what this machine lacks is answered as its own fault",
+		"internal/slots":     "it bounds the connections of clients",
 		"proxy/gate":         "every request is judged there",
 		"proxy/identity":     "host globs, and who a client says it is",
+		"proxy/upstream":     "what may pass goes out there",
 		"robots":             "targets and origins",
 	},
 	"proxy/admin": {
@@ -61,6 +65,19 @@ var arrows = map[string]map[string]string{
 		"internal/enum": "the words of its settings",
 		"robots":        "one normal form of hosts and origins, and product tokens",
 	},
+	"proxy/upstream": {
+		"internal/enum":      "the words of its settings",
+		"internal/coalesce":  "HTTP/2 to origins is sent in few pieces",
+		"internal/loopback":  "it dials this machine's loopback for its own clients alone",
+		"internal/printable": "an FTP server's refusal is shown",
+		"internal/shortage":  "a dial without a free slot fails for this machine's fault",
+		"internal/slots":     "each connection to an origin takes a descriptor",
+		"proxy/identity":     "host globs",
+		"robots":             "origins",
+	},
+	"internal/slots": {
+		"internal/shortage": "the limit on open files",
+	},
 	"robots/policy": {
 		"internal/enum":     "the words of its settings",
 		"internal/loopback": "a fetch may go where its client may",
@@ -74,7 +91,7 @@ var arrows = map[string]map[string]string{
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "proxy/pace", "certs", "internal/enum", "internal/loopback", "internal/printable", "internal/shortage"}
+var leaves = []string{"robots", "proxy/pace", "certs", "internal/coalesce", "internal/enum", "internal/loopback", "internal/printable", "internal/shortage"}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
@@ -88,7 +105,7 @@ var usersOf = map[string][]string{
 	"modernc.org/sqlite":                 {"robots/store"},
 	"github.com/dgraph-io/ristretto":     {"robots/policy"},
 	"github.com/redis/go-redis":          {"robots/store", "proxy/pace"},
-	"github.com/jlaffaye/ftp":            {"proxy"},
+	"github.com/jlaffaye/ftp":            {"proxy/upstream"},
 	"software.sslmate.com/src/go-pkcs12": {"certs"},
 }
 

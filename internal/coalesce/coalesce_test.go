@@ -1,4 +1,4 @@
-package proxy
+package coalesce
 
 import (
 	"bytes"
@@ -28,11 +28,11 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-func TestGatheringSendsTogether(t *testing.T) {
+func TestConnSendsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		p := &pieces{Conn: near}
-		g := newGathering(p)
+		g := New(p)
 		io.WriteString(g, "the first goes alone,")
 		synctest.Wait() // it is being sent
 		for _, piece := range []string{" what", " comes", " meanwhile", " together"} {
@@ -51,14 +51,14 @@ func TestGatheringSendsTogether(t *testing.T) {
 	})
 }
 
-func TestGatheringSendsAll(t *testing.T) {
+func TestConnSendsAll(t *testing.T) {
 	near, far := connected(t)
 	want := make([]byte, 1<<20)
 	for i := range want {
 		want[i] = byte(rand.Uint32())
 	}
 	go func() {
-		g := newGathering(near)
+		g := New(near)
 		for rest := want; len(rest) > 0; {
 			n := min(rand.IntN(100<<10), len(rest))
 			if _, err := g.Write(rest[:n]); err != nil {
@@ -74,12 +74,12 @@ func TestGatheringSendsAll(t *testing.T) {
 }
 
 // A TLS connection is closed right after its last words, which must not be lost.
-func TestGatheringUnderTLS(t *testing.T) {
+func TestConnUnderTLS(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{*aLeaf(t)}}
 	for range 50 {
 		near, far := connected(t)
 		go func() {
-			server := tls.Server(newGathering(near), config)
+			server := tls.Server(New(near), config)
 			server.Write(make([]byte, 100<<10))
 			server.Close()
 		}()
@@ -91,12 +91,12 @@ func TestGatheringUnderTLS(t *testing.T) {
 }
 
 // An origin gets to know why its certificate is refused.
-func TestGatheringAlert(t *testing.T) {
+func TestConnAlert(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{*aLeaf(t)}}
 	for range 50 {
 		near, far := connected(t)
 		go func() {
-			client := tls.Client(newGathering(near), &tls.Config{ServerName: "a.example", RootCAs: x509.NewCertPool()})
+			client := tls.Client(New(near), &tls.Config{ServerName: "a.example", RootCAs: x509.NewCertPool()})
 			client.Handshake()
 			client.Close()
 		}()
@@ -107,11 +107,11 @@ func TestGatheringAlert(t *testing.T) {
 	}
 }
 
-func TestGatheringUnread(t *testing.T) {
+func TestConnUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		g := newGathering(near)
+		g := New(near)
 		var written int
 		var err error
 		done := make(chan struct{})
@@ -133,11 +133,11 @@ func TestGatheringUnread(t *testing.T) {
 	})
 }
 
-func TestGatheringDeadline(t *testing.T) {
+func TestConnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		g := newGathering(near)
+		g := New(near)
 		began := time.Now()
 		g.SetDeadline(began.Add(5 * time.Second))
 		io.WriteString(g, "nobody reads this")

@@ -1,4 +1,4 @@
-package proxy
+package upstream
 
 import (
 	"context"
@@ -81,9 +81,9 @@ func (d *destinations) forbids(ctx context.Context, host, port string) (forbidde
 	return forbidden
 }
 
-// bars says, without resolving a name, why an origin on this machine's loopback is not
+// Bars says, without resolving a name, why an origin on this machine's loopback is not
 // for the client of ctx; nil if it may be.
-func bars(ctx context.Context, origin robots.Origin) error {
+func Bars(ctx context.Context, origin robots.Origin) error {
 	if namesLoopback(origin.Host) {
 		if err := loopback.Of(ctx).Bar(); err != nil {
 			return fmt.Errorf("%s: %w", origin.Host, err)

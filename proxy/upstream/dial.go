@@ -1,18 +1,22 @@
-package proxy
+package upstream
 
 import (
 	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"golang.org/x/net/proxy"
 
+	"robotsproxy/internal/shortage"
+	"robotsproxy/internal/slots"
 	"robotsproxy/robots"
 )
 
@@ -98,11 +102,50 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-func (c *bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
+// CloseWrite tells the parent that nothing more comes.
+func (c *bufferedConn) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
 
 func hostPort(u *url.URL, defaultPort string) string {
 	if port := u.Port(); port != "" {
 		return net.JoinHostPort(u.Hostname(), port)
 	}
 	return net.JoinHostPort(u.Hostname(), defaultPort)
+}
+
+// dialer dials origins. Each connection has a slot among the descriptors.
+type dialer struct {
+	net.Dialer
+	descriptors *slots.Slots
+}
+
+// DialContext fails with [shortage.ErrConnections] when no slot is free.
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if !d.descriptors.Take() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: shortage.ErrConnections}
+	}
+	conn, err := d.Dialer.DialContext(ctx, network, address)
+	if err != nil {
+		if d.descriptors.Give(); shortage.OfDescriptors(err) {
+			d.descriptors.Exhausted()
+		}
+		return nil, err
+	}
+	return &dialed{conn.(*net.TCPConn), sync.OnceFunc(d.descriptors.Give)}, nil
+}
+
+// dialed is a connection that gives its slot back when it is closed.
+type dialed struct {
+	*net.TCPConn
+	give func()
+}
+
+func (c *dialed) Close() error {
+	err := c.TCPConn.Close()
+	c.give()
+	return err
 }

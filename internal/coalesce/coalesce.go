@@ -1,4 +1,6 @@
-package proxy
+// Package coalesce sends what is written to a connection in quick succession in one
+// piece.
+package coalesce
 
 import (
 	"net"
@@ -7,14 +9,14 @@ import (
 	"time"
 )
 
-// gathering is a connection that sends in one piece what is written in quick
-// succession. HTTP/2 wants it: net/http writes the header and the body of a response
-// one after the other, and each request of many that share a connection by itself,
-// and of all that a small message takes, the call to the system is the most.
+// Conn is a connection that sends in one piece what is written in quick succession.
+// HTTP/2 needs it: net/http writes the header and the body of a response one after the
+// other, and each of many requests that share a connection by itself. Most of what a
+// small message costs is the system call.
 //
-// Write returns before its octets are sent, so an error may be about an earlier one.
-// Like any other, it may be used by many.
-type gathering struct {
+// Write returns before its octets are sent, so its error may be about an earlier Write.
+// A Conn is safe for concurrent use.
+type Conn struct {
 	net.Conn
 
 	mu      sync.Mutex
@@ -25,14 +27,15 @@ type gathering struct {
 	err     error           // why nothing can be sent any more
 }
 
-func newGathering(conn net.Conn) *gathering {
-	g := &gathering{Conn: conn}
+// New returns a connection that sends by conn, which it closes with its own Close.
+func New(conn net.Conn) *Conn {
+	g := &Conn{Conn: conn}
 	g.changed.L = &g.mu
 	return g
 }
 
 // Write waits only while there is too much to be sent already.
-func (g *gathering) Write(p []byte) (n int, err error) {
+func (g *Conn) Write(p []byte) (n int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for n < len(p) {
@@ -57,7 +60,7 @@ func (g *gathering) Write(p []byte) (n int, err error) {
 }
 
 // send sends what waits, and what comes meanwhile.
-func (g *gathering) send() {
+func (g *Conn) send() {
 	runtime.Gosched() // who is about to write may do so first
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +81,7 @@ func (g *gathering) send() {
 // SetWriteDeadline bounds the sending of what has been written before, too. Where the
 // time is up already, that is sent first, as long as the deadline of then allows:
 // crypto/tls sets such a one right after its last alert.
-func (g *gathering) SetWriteDeadline(t time.Time) error {
+func (g *Conn) SetWriteDeadline(t time.Time) error {
 	if !t.IsZero() && !t.After(time.Now()) {
 		g.wait()
 	}
@@ -86,7 +89,7 @@ func (g *gathering) SetWriteDeadline(t time.Time) error {
 }
 
 // wait waits until all that has been written is sent, or nothing can be.
-func (g *gathering) wait() {
+func (g *Conn) wait() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.sending {
@@ -95,7 +98,7 @@ func (g *gathering) wait() {
 }
 
 // SetDeadline is SetReadDeadline and SetWriteDeadline.
-func (g *gathering) SetDeadline(t time.Time) error {
+func (g *Conn) SetDeadline(t time.Time) error {
 	if err := g.SetReadDeadline(t); err != nil {
 		return err
 	}
@@ -108,8 +111,10 @@ const lastWords = 10 * time.Millisecond
 
 // Close sends what the system takes at once and breaks off the rest. crypto/tls closes
 // right after the alert that says why a handshake fails.
-func (g *gathering) Close() error {
+func (g *Conn) Close() error {
 	g.Conn.SetWriteDeadline(time.Now().Add(lastWords))
 	g.wait()
 	return g.Conn.Close()
 }
+
+var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}

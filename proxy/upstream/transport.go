@@ -1,4 +1,6 @@
-package proxy
+// Package upstream is the way out: it reaches origins, directly or by a parent proxy, over
+// HTTP, TLS and FTP, and goes only where the operator lets it.
+package upstream
 
 import (
 	"context"
@@ -16,7 +18,9 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
+	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 )
@@ -32,7 +36,7 @@ type Transport struct {
 	byParent     map[*url.URL]*route
 	insecure     []identity.HostGlob
 	destinations destinations
-	descriptors  *places // of connections to clients, too
+	descriptors  *slots.Slots // of connections to clients, too
 }
 
 // route leads to origins directly or by one parent proxy.
@@ -58,16 +62,16 @@ func (v versions) of(r *http.Request) http.RoundTripper {
 	return v.http1
 }
 
-// unread is how much of a response over HTTP/2 waits here for a client that reads
-// slowly: as much as a fast one can have on its way. Four times that is usual.
-const unread = 1 << 20
+// http2StreamWindow is how much of a response over HTTP/2 waits here for a client that
+// reads slowly: as much as a fast one can have on its way. Four times that is usual.
+const http2StreamWindow = 1 << 20
 
 // maxPageHeader bounds the header of a response, in octets. Held as fields it takes up to
 // ten times as much.
 const maxPageHeader = 256 << 10
 
 // NewTransport makes the transport that opts describe.
-func NewTransport(opts Upstream) (*Transport, error) {
+func NewTransport(opts Options) (*Transport, error) {
 	roots, err := trustedRoots(opts.CAFile)
 	if err != nil {
 		return nil, err
@@ -76,7 +80,7 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream.proxy: %w", err)
 	}
-	descriptors := newDescriptors()
+	descriptors := slots.OfDescriptors()
 	t := &Transport{
 		direct:       newRoute(opts, roots, nil, descriptors),
 		outward:      newRoute(opts, roots, nil, descriptors),
@@ -86,7 +90,7 @@ func NewTransport(opts Upstream) (*Transport, error) {
 		destinations: destinations{deny: opts.Deny},
 		descriptors:  descriptors,
 	}
-	descriptors.makeRoom = []func(){t.CloseIdleConnections}
+	descriptors.MakeRoom = []func(){t.CloseIdleConnections}
 	for _, r := range t.dialling() {
 		r.dialer.ControlContext = t.destinations.control
 	}
@@ -98,10 +102,14 @@ func NewTransport(opts Upstream) (*Transport, error) {
 	return t, nil
 }
 
+// Descriptors are the slots of all connections that hold a descriptor: the transport takes
+// one for each connection to an origin. Listeners take theirs from the same ones.
+func (t *Transport) Descriptors() *slots.Slots { return t.descriptors }
+
 // dialling are the routes without a parent.
 func (t *Transport) dialling() []*route { return []*route{t.direct, t.outward} }
 
-func newRoute(opts Upstream, roots *x509.CertPool, parent *url.URL, descriptors *places) *route {
+func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *slots.Slots) *route {
 	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, descriptors}}
 	r.verifying = r.newVersions(opts, &tls.Config{RootCAs: roots})
 	r.lenient = r.newVersions(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
@@ -118,20 +126,20 @@ const maxIdle = 2048
 const maxSessions = 512
 
 // newVersions takes sessions from no other: what has been verified is part of them.
-func (r *route) newVersions(opts Upstream, config *tls.Config) versions {
+func (r *route) newVersions(opts Options, config *tls.Config) versions {
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(maxSessions)
 	return versions{
 		http1: r.newTransport(opts, config, r.dialer.DialContext),
 		http2: newSharing(r.dialGathering, func(dial dialFunc) *http.Transport {
 			t := r.newTransport(opts, config.Clone(), dial)
 			t.ForceAttemptHTTP2 = true
-			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: unread}
+			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: http2StreamWindow}
 			return t
 		}),
 	}
 }
 
-func (r *route) newTransport(opts Upstream, config *tls.Config, dial dialFunc) *http.Transport {
+func (r *route) newTransport(opts Options, config *tls.Config, dial dialFunc) *http.Transport {
 	return &http.Transport{
 		Proxy: func(*http.Request) (*url.URL, error) { return r.parent, nil },
 		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
@@ -156,7 +164,7 @@ func (r *route) dialGathering(ctx context.Context, network, addr string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	return newGathering(conn), nil
+	return coalesce.New(conn), nil
 }
 
 // Own tells the transport which addresses this program listens on: a request to
@@ -181,7 +189,7 @@ func (t *Transport) Forbids(ctx context.Context, origin robots.Origin) error {
 			return errFTPBySOCKS
 		}
 		if _, err := netip.ParseAddr(origin.Host); err != nil {
-			return bars(ctx, origin)
+			return Bars(ctx, origin)
 		}
 	}
 	return t.destinations.forbids(ctx, origin.Host, origin.Port)

@@ -1,4 +1,4 @@
-package proxy_test
+package upstream_test
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"robotsproxy/internal/loopback"
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/upstream"
 )
 
 // Which parent is asked for which origin shows in what the parents are asked for.
@@ -46,13 +46,13 @@ func TestParentsOfVariables(t *testing.T) {
 		{map[string]string{"http_proxy": one.URL, "no_proxy": "other.test"}, "http://shop.test/", "one"},
 		{map[string]string{"http_proxy": one.URL, "no_proxy": "shop.test"}, "http://www.shop.test/", "no such host"},
 	} {
-		parents, err := proxy.ParentsOf(func(name string) string { return c.variables[name] })
+		parents, err := upstream.ParentsOf(func(name string) string { return c.variables[name] })
 		if err != nil {
 			t.Fatal(err)
 		}
-		opts := proxy.DefaultUpstream()
+		opts := upstream.Defaults()
 		opts.Parents = parents
-		transport, err := proxy.NewTransport(opts)
+		transport, err := upstream.NewTransport(opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +84,9 @@ func TestParentThatWantsCredentials(t *testing.T) {
 		w.WriteHeader(http.StatusProxyAuthRequired)
 	}))
 	t.Cleanup(parent.Close)
-	opts := proxy.DefaultUpstream()
+	opts := upstream.Defaults()
 	opts.Proxy = parent.URL
-	transport, err := proxy.NewTransport(opts)
+	transport, err := upstream.NewTransport(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestParentThatWantsCredentials(t *testing.T) {
 
 func TestParentsThatAreNone(t *testing.T) {
 	for _, value := range []string{"ldap://host:1", "http://", "http://user:secret@host:port:1", "socks4://host"} {
-		_, err := proxy.ParentsOf(func(name string) string {
+		_, err := upstream.ParentsOf(func(name string) string {
 			if name == "HTTPS_PROXY" {
 				return value
 			}
