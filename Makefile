@@ -5,10 +5,13 @@
 # The race detector wants cgo; the program itself is built without.
 export CGO_ENABLED = 0
 
+# Where make build puts the program.
+PROGRAM = robotsproxy
+
 .PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-compare test-image test-clients clients-deps
 
 build:
-	go build -o robotsproxy .
+	go build -o $(PROGRAM) .
 
 test: deps
 	@.ci/test
@@ -28,7 +31,7 @@ unit:
 	CGO_ENABLED=1 go test -race -timeout 90m ./...
 
 e2e:
-	cd test && CGO_ENABLED=1 go test -race -timeout 90m ./e2e ./architecture
+	cd test && CGO_ENABLED=1 ROBOTSPROXY_TEST_RACE=1 go test -race -timeout 90m ./e2e ./architecture
 
 configs:
 	cd test && go test -timeout 30m ./configs
