@@ -3,7 +3,6 @@ package cli
 import (
 	"crypto/sha256"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,26 +10,15 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/config"
+	"robotsproxy/internal/clientsetup"
 )
 
-// variable is one of an environment.
+// A variable is one of an environment.
 type variable struct{ name, value string }
 
-// The variables that name a file of roots: those in whose place a client puts the
-// roots that it has, and those that add to them. Python's requests, for one, has
-// roots of its own and heeds only its own variable.
-var (
-	replacingRoots = []string{
-		"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE", "GIT_SSL_CAINFO",
-		"CARGO_HTTP_CAINFO", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-		"CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "npm_config_cafile", "NIX_SSL_CERT_FILE",
-	}
-	addingRoots = []string{"NODE_EXTRA_CA_CERTS", "DENO_CERT"}
-)
-
-// clientVariables point every client that can be told at a proxy, by its address,
-// and have it trust the CA. What the user's own variables say is kept where a
-// variable can say several things.
+// clientVariables point every client that reads variables at the proxy at address, and
+// have it trust the CA. A variable that can say several things keeps what the user has
+// put there.
 func clientVariables(address string, trust certs.Trust, getenv func(string) string) []variable {
 	var all []variable
 	set := func(value string, names ...string) {
@@ -39,14 +27,14 @@ func clientVariables(address string, trust certs.Trust, getenv func(string) stri
 		}
 	}
 	proxy := "http://" + address
-	for _, name := range []string{"http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "ws_proxy", "wss_proxy", "npm_config_proxy", "npm_config_https_proxy"} {
+	for _, name := range clientsetup.ProxyVariables {
 		set(proxy, name, strings.ToUpper(name))
 	}
 	set("1", "NODE_USE_ENV_PROXY")
-	set(proxy, "GLOBAL_AGENT_HTTP_PROXY", "GLOBAL_AGENT_HTTPS_PROXY")
+	set(proxy, clientsetup.GlobalAgentVariables...)
 
-	set(trust.Bundle, replacingRoots...)
-	for _, name := range addingRoots {
+	set(trust.Bundle, clientsetup.ReplacingRoots...)
+	for _, name := range clientsetup.AddingRoots {
 		if file := getenv(name); file == "" || file == trust.CA {
 			set(trust.CA, name)
 		} else {
@@ -64,8 +52,8 @@ func clientVariables(address string, trust certs.Trust, getenv func(string) stri
 	return all
 }
 
-// appended is a value with an addition at its end, which it may have already. An
-// addition to nothing keeps its separator at the front.
+// appended is value with an addition at its end, unless it ends with that already. If
+// value is empty, a separator at the addition's front stays.
 func appended(value, separator, addition string) string {
 	addition = strings.TrimSuffix(addition, separator)
 	switch bare := strings.TrimPrefix(addition, separator); {
@@ -78,19 +66,9 @@ func appended(value, separator, addition string) string {
 	}
 }
 
-// javaOptions are for the JVM's own HTTP clients. The last of two properties of
-// one name counts.
+// javaOptions are the JVM's options as JAVA_TOOL_OPTIONS holds them.
 func javaOptions(address string, trust certs.Trust) string {
-	host, port, _ := net.SplitHostPort(address)
-	options := []string{
-		"-Dhttp.proxyHost=" + host, "-Dhttp.proxyPort=" + port,
-		"-Dhttps.proxyHost=" + host, "-Dhttps.proxyPort=" + port,
-		"-Dftp.proxyHost=" + host, "-Dftp.proxyPort=" + port,
-		"-Dhttp.nonProxyHosts=", // else loopback is not judged
-		"-Djavax.net.ssl.trustStore=" + trust.Store,
-		"-Djavax.net.ssl.trustStoreType=PKCS12",
-		"-Djavax.net.ssl.trustStorePassword=" + trust.StorePassword,
-	}
+	options := clientsetup.JavaOptions(address, trust.Store, trust.StorePassword)
 	for i, option := range options {
 		if strings.ContainsAny(option, " \t'\"") {
 			options[i] = `"` + strings.ReplaceAll(option, `"`, `"'"'"`) + `"` // the JVM knows quotes and no escapes
@@ -99,7 +77,7 @@ func javaOptions(address string, trust certs.Trust) string {
 	return strings.Join(options, " ")
 }
 
-// trustFolder is where clients find what they need to trust the CA.
+// trustFolder is the folder of the files by which clients trust the CA.
 func trustFolder(cfg config.Config) (string, error) {
 	data, err := cfg.DataFolder()
 	if err != nil {
@@ -108,11 +86,11 @@ func trustFolder(cfg config.Config) (string, error) {
 	return filepath.Abs(cfg.HTTPS.TrustFolder(data))
 }
 
-// ownTrust is what the user's variables say already about trust. A proxy's own
-// certificate is left out: where it is still of use it is in a bundle too.
+// ownTrust is what the user's variables already say about trust. It leaves out another
+// proxy's ca.pem (ROBOTSPROXY_CA_FILE): the bundle of that proxy has the same CA.
 func ownTrust(getenv func(string) string) certs.Own {
 	own := certs.Own{Wgetrc: getenv("WGETRC")}
-	for _, name := range slices.Concat(replacingRoots, addingRoots) {
+	for _, name := range slices.Concat(clientsetup.ReplacingRoots, clientsetup.AddingRoots) {
 		file := getenv(name)
 		if file != "" && file != getenv("ROBOTSPROXY_CA_FILE") && !slices.Contains(own.Bundles, file) {
 			own.Bundles = append(own.Bundles, file)
@@ -126,10 +104,10 @@ func ownTrust(getenv func(string) string) certs.Own {
 	return own
 }
 
-// shellTrust is the trust of a user's shell in the CA of a proxy that serves: that of
-// all its clients, in folder, unless the user's variables name something else. Then
-// it is in a folder inside, by whatever they name. What env has set before does not
-// count as the user's.
+// shellTrust writes the files by which the programs of the user's shell trust the CA of
+// a running proxy. They are in folder, which all clients share, unless the user's own
+// variables name other files: then they are in a folder inside it, named for those
+// files. Variables that an earlier env has set don't count as the user's own.
 func shellTrust(ca *certs.CA, folder string, getenv func(string) string) (certs.Trust, error) {
 	own := ownTrust(getenv)
 	within := func(file string) bool { return strings.HasPrefix(file, folder+string(filepath.Separator)) }
@@ -140,7 +118,7 @@ func shellTrust(ca *certs.CA, folder string, getenv func(string) string) (certs.
 		folder = filepath.Dir(before)
 	}
 	if bundle := filepath.Join(folder, "ca-bundle.pem"); isFile(bundle) {
-		own.Bundles = append(own.Bundles, bundle) // what the proxy's own variables named stays in it
+		own.Bundles = append(own.Bundles, bundle) // keep what an earlier env put there
 	}
 	return ca.WriteTrust(folder, own)
 }

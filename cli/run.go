@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"robotsproxy/certs"
 	"robotsproxy/config"
+	"robotsproxy/internal/clientsetup"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/upstream"
 )
@@ -30,11 +33,7 @@ A proxy that your own variables name becomes the parent of this one. The exit co
 the command's own, 128+N if signal N ended it, 127 if it isn't found, 126 if it can't
 be executed, 125 if the proxy could not start.
 
-Most clients need nothing else: curl, wget, git, Python's requests, httpx, urllib
-and Scrapy, Node 22.21 and later, Go, Java, Ruby, PHP's curl. Python's aiohttp wants
-trust_env=True, PHP's streams a context with the proxy, older Node undici's
-EnvHttpProxyAgent or global-agent, Chromium --proxy-server="$ROBOTSPROXY_URL" and the CA
-in its own store. The README's table of clients says more.`,
+` + clientsHelp(),
 		Example: `  robotsproxy run -- scrapy crawl books
   robotsproxy run -- python3 spider.py
   robotsproxy run --log-file decisions.log -- ./crawl.sh   # a line of JSON for each request
@@ -56,6 +55,15 @@ in its own store. The README's table of clients says more.`,
 		return run(cmd, cfg, command)
 	}
 	return cmd
+}
+
+// clientsHelp says what each client needs besides the variables.
+func clientsHelp() string {
+	var table strings.Builder
+	for _, c := range clientsetup.Clients {
+		fmt.Fprintf(&table, "\n  %-36s%s", c.Name, cmp.Or(c.Needs, "nothing"))
+	}
+	return "What each client needs besides (README.md has the details):\n" + table.String()
 }
 
 // runConfig reads the configuration. Standard error belongs to the command, so the log

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/template"
 
+	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/printable"
 	"robotsproxy/robots"
 )
@@ -66,28 +67,18 @@ func localAddress(r *http.Request) string {
 // setup is what a client needs to go through the proxy with its ca.pem beside it.
 type setup struct{ Client, Commands string }
 
+// setups are those that the page shows for the proxy at address.
 func setups(address string) []setup {
 	all := []setup{
-		{"all of them, on the proxy's own machine", "# with its --config or --data-dir, if it has one\neval \"$(robotsproxy env --listen {proxy})\""},
+		{"all of them, on the proxy's own machine", "# with its --config or --data-dir, if it has one\neval \"$(robotsproxy env --listen " + address + ")\""},
 		{"one command, by a proxy of its own", "robotsproxy run -- COMMAND"},
-		{"any shell, for those below that name no proxy", "export http_proxy=http://{proxy} https_proxy=http://{proxy}\nexport HTTP_PROXY=http://{proxy} HTTPS_PROXY=http://{proxy}"},
-		{"curl", "curl -x http://{proxy} --cacert ca.pem https://example.com/"},
-		{"wget", "wget -e https_proxy=http://{proxy} --ca-certificate=ca.pem https://example.com/"},
-		{"git", "export GIT_SSL_CAINFO=$PWD/ca.pem"},
-		{"Python (requests, httpx, urllib, aiohttp with trust_env=True)", "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem"},
-		{"Scrapy", "scrapy crawl NAME   # needs the proxy variables alone"},
-		{"Node 22.21 and later", "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/ca.pem"},
-		{"Go, Ruby", "export SSL_CERT_FILE=$PWD/ca.pem"},
-		{"PHP's curl", "php -d curl.cainfo=$PWD/ca.pem -d openssl.cafile=$PWD/ca.pem spider.php"},
-		{"Java", "keytool -importcert -noprompt -alias robotsproxy -file ca.pem -keystore trust.p12 -storepass changeit\n" +
-			"export JAVA_TOOL_OPTIONS=\"-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts= -Djavax.net.ssl.trustStore=$PWD/trust.p12 -Djavax.net.ssl.trustStorePassword=changeit\""},
-		{"Chromium", "certutil -d sql:$HOME/.pki/nssdb -N --empty-password   # if there is no store yet\ncertutil -d sql:$HOME/.pki/nssdb -A -t C,, -n robotsproxy -i ca.pem\nchromium --proxy-server=http://{proxy} --proxy-bypass-list='<-loopback>'"},
-		{"Firefox", "# in its settings: Network Settings, Manual proxy configuration: {proxy}, also for HTTPS\n# and: Certificates, View Certificates, Authorities, Import: ca.pem"},
+		{"any shell, for those below that name no proxy", "export http_proxy=http://" + address + " https_proxy=http://" + address +
+			"\nexport HTTP_PROXY=http://" + address + " HTTPS_PROXY=http://" + address},
 	}
-	host, port, _ := net.SplitHostPort(address)
-	fill := strings.NewReplacer("{proxy}", address, "{host}", host, "{port}", port)
-	for i := range all {
-		all[i].Commands = fill.Replace(all[i].Commands)
+	for _, c := range clientsetup.Clients {
+		if commands := c.Setup(address); commands != "" {
+			all = append(all, setup{c.Name, commands})
+		}
 	}
 	return all
 }

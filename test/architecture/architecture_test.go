@@ -34,17 +34,18 @@ var arrows = map[string]map[string]string{
 		"robots/store":   "the options of cache",
 	},
 	"proxy": {
-		"certs":              "it ends TLS with leaf certificates",
-		"internal/coalesce":  "HTTP/2 to clients is sent in few pieces",
-		"internal/enum":      "the words of its settings",
-		"internal/loopback":  "it says which clients are on this machine",
-		"internal/printable": "its answers show what sites and clients wrote",
-		"internal/shortage":  "what this machine lacks is answered as its own fault",
-		"internal/slots":     "it bounds the connections of clients",
-		"proxy/gate":         "every request is judged there",
-		"proxy/identity":     "host globs, and who a client says it is",
-		"proxy/upstream":     "what may pass goes out there",
-		"robots":             "targets and origins",
+		"certs":                "it ends TLS with leaf certificates",
+		"internal/clientsetup": "the page at its own address says what each client needs",
+		"internal/coalesce":    "HTTP/2 to clients is sent in few pieces",
+		"internal/enum":        "the words of its settings",
+		"internal/loopback":    "it says which clients are on this machine",
+		"internal/printable":   "its answers show what sites and clients wrote",
+		"internal/shortage":    "what this machine lacks is answered as its own fault",
+		"internal/slots":       "it bounds the connections of clients",
+		"proxy/gate":           "every request is judged there",
+		"proxy/identity":       "host globs, and who a client says it is",
+		"proxy/upstream":       "what may pass goes out there",
+		"robots":               "targets and origins",
 	},
 	"proxy/admin": {
 		"internal/printable": "JSON shows what sites and clients wrote",
@@ -91,7 +92,7 @@ var arrows = map[string]map[string]string{
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "proxy/pace", "certs", "internal/coalesce", "internal/enum", "internal/loopback", "internal/printable", "internal/shortage"}
+var leaves = []string{"robots", "proxy/pace", "certs", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/loopback", "internal/printable", "internal/shortage"}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.

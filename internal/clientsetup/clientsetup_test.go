@@ -1,0 +1,33 @@
+package clientsetup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The table that people read has every client that the program knows.
+func TestReadmeHasEveryClient(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Clients\n")
+	table, _, _ = strings.Cut(table, "\n### ")
+	for _, c := range Clients {
+		name, _, _ := strings.Cut(strings.NewReplacer("Python's ", "", "PHP's ", "").Replace(c.Name), ",")
+		if !strings.Contains(table, name) {
+			t.Errorf("README.md's table of clients does not have %s", c.Name)
+		}
+	}
+}
+
+func TestSetupLeavesNothingToFillIn(t *testing.T) {
+	for _, c := range Clients {
+		got := c.Setup("127.0.0.1:8181")
+		if strings.ContainsAny(got, "{}") {
+			t.Errorf("%s: %s", c.Name, got)
+		}
+	}
+}
