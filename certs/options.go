@@ -2,9 +2,10 @@ package certs
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
+
+	"robotsproxy/internal/keyerr"
 )
 
 // Options name the CA's files and the folder by which clients trust it. In a
@@ -24,31 +25,31 @@ type Options struct {
 func Defaults() Options { return Options{} }
 
 // Validate refuses one file without the other, files that are no CA now, and a
-// TrustDir that has them in it.
+// TrustDir that has them in it. It joins what is wrong, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	switch {
 	case o.Cert == "" && o.Key == "":
 		return nil
 	case o.Key == "":
-		return errors.New("ca_cert: ca_key is missing; give both, or neither to have a CA made")
+		return keyerr.New("ca_cert", "ca_key is missing; give both, or neither to have a CA made")
 	case o.Cert == "":
-		return errors.New("ca_key: ca_cert is missing; give both, or neither to have a CA made")
+		return keyerr.New("ca_key", "ca_cert is missing; give both, or neither to have a CA made")
 	}
 	var errs []error
 	chain, err := readCA(o.Cert, o.now())
 	if err != nil {
-		errs = append(errs, fmt.Errorf("ca_cert: %w%s", err, mendPermission(err)))
+		errs = append(errs, keyerr.New("ca_cert", "%w%s", err, mendPermission(err)))
 	}
 	key, err := readKey(o.Key)
 	if err == nil && chain != nil {
 		err = fits(o.Key, key, o.Cert, chain[0])
 	}
 	if err != nil {
-		errs = append(errs, fmt.Errorf("ca_key: %w%s", err, mendPermission(err)))
+		errs = append(errs, keyerr.New("ca_key", "%w%s", err, mendPermission(err)))
 	}
 	if o.TrustDir != "" && errs == nil {
 		if err := apart(o.TrustDir, o.Key, o.Cert); err != nil {
-			errs = append(errs, fmt.Errorf("trust_dir: %w", err))
+			errs = append(errs, keyerr.Wrap("trust_dir", err))
 		}
 	}
 	return errors.Join(errs...)

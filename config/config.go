@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"robotsproxy/certs"
+	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
@@ -58,7 +59,7 @@ type HTTPS struct {
 	certs.Options `yaml:",inline"`
 }
 
-// Validate says what is wrong with the section, and the mend.
+// Validate joins all that is wrong with the section, each fault a [keyerr.Error].
 func (h HTTPS) Validate() error { return h.Options.Validate() }
 
 // Robots says how robots.txt is fetched and kept, and how paths are compared with it.
@@ -81,14 +82,14 @@ func (c Cache) SharedAt() string {
 	return c.RedisURL
 }
 
-// Validate says what is wrong with the cache, and the mend.
+// Validate joins all that is wrong with the section, each fault a [keyerr.Error].
 func (c Cache) Validate() error {
 	var err error
 	switch {
 	case c.Memory <= 0:
-		err = fmt.Errorf("memory: %d holds no policy; write 1MiB or more", c.Memory)
+		err = keyerr.New("memory", "%d holds no policy; write 1MiB or more", c.Memory)
 	case c.Memory > maxMemory:
-		err = fmt.Errorf("memory: %d is more than any machine has; write 1024GiB or less", c.Memory)
+		err = keyerr.New("memory", "%d is more than any machine has; write 1024GiB or less", c.Memory)
 	}
 	return errors.Join(err, c.Options.Validate())
 }
@@ -130,12 +131,11 @@ func (c Config) DataFolder() (string, error) {
 	return filepath.Join(home, ".local", "share", "robotsproxy"), nil
 }
 
-// Validate says all that is wrong. Each error, joined to one, begins with the
-// path of the key that it is about.
+// Validate joins all that is wrong with c, each fault a [keyerr.Error] with its whole key.
 func (c Config) Validate() error {
 	var errs []error
 	if !isName(c.Name) {
-		errs = append(errs, fmt.Errorf("name: %q is no name; write a letter, then letters, digits, - . _", c.Name))
+		errs = append(errs, keyerr.New("name", "%q is no name; write a letter, then letters, digits, - . _", c.Name))
 	}
 	errs = append(errs, c.validateListeners())
 	for _, f := range fields(reflect.ValueOf(c)) {
@@ -144,7 +144,7 @@ func (c Config) Validate() error {
 			continue
 		}
 		for i := range f.value.Len() {
-			errs = append(errs, validateSection(fmt.Sprintf("%s[%d]", f.key, i), f.value.Index(i)))
+			errs = append(errs, validateSection(keyerr.Item(f.key, i), f.value.Index(i)))
 		}
 	}
 	return errors.Join(append(errs, c.validateNames())...)
@@ -155,11 +155,7 @@ func validateSection(key string, v reflect.Value) error {
 	if !ok {
 		return nil
 	}
-	var errs []error
-	for _, err := range flatten(section.Validate()) {
-		errs = append(errs, fmt.Errorf("%s.%w", key, err))
-	}
-	return errors.Join(errs...)
+	return keyerr.In(key, section.Validate())
 }
 
 func (c Config) validateNames() error {
@@ -167,7 +163,7 @@ func (c Config) validateNames() error {
 	first := map[string]int{}
 	for i, e := range c.Identities {
 		if at, again := first[e.Name]; again && e.Name != "" {
-			errs = append(errs, fmt.Errorf("identities[%d].name: identities[%d] is called %s too; choose another name", i, at, e.Name))
+			errs = append(errs, keyerr.New(keyerr.Item("identities", i)+".name", "identities[%d] is called %s too; choose another name", at, e.Name))
 		} else {
 			first[e.Name] = i
 		}
@@ -190,16 +186,16 @@ func (c Config) GateSettings() gate.Settings {
 func (c Config) validateListeners() error {
 	host, port, err := splitAddress(c.Listen)
 	if err != nil {
-		err = fmt.Errorf("listen: %w", err)
+		err = keyerr.Wrap("listen", err)
 	}
 	if c.AdminListen == "" {
 		return err
 	}
 	adminHost, adminPort, adminErr := splitAddress(c.AdminListen)
 	if adminErr != nil {
-		adminErr = fmt.Errorf("admin_listen: %w", adminErr)
+		adminErr = keyerr.Wrap("admin_listen", adminErr)
 	} else if err == nil && port == adminPort && port != 0 && (host == adminHost || isAnyHost(host) || isAnyHost(adminHost)) {
-		adminErr = fmt.Errorf("admin_listen: %s has the same port as listen %s; give it another, or \"\" for none", c.AdminListen, c.Listen)
+		adminErr = keyerr.New("admin_listen", "%s has the same port as listen %s; give it another, or \"\" for none", c.AdminListen, c.Listen)
 	}
 	return errors.Join(err, adminErr)
 }
@@ -224,20 +220,4 @@ func isAnyHost(host string) bool {
 func isName(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	return s != "" && strings.Contains(letters, s[:1]) && strings.Trim(s, letters+"0123456789-._") == ""
-}
-
-// flatten takes a joined error apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		all = append(all, flatten(err)...)
-	}
-	return all
 }

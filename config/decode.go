@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"robotsproxy/internal/keyerr"
 )
 
 // A decoder writes a YAML file into a struct, key by key. Unlike a decoder
@@ -175,7 +177,7 @@ func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path string) {
 	v.Grow(len(n.Values))
 	v.SetLen(len(n.Values))
 	for i, item := range n.Values {
-		key := fmt.Sprintf("%s[%d]", path, i)
+		key := keyerr.Item(path, i)
 		d.positions[key] = d.position(begin(item))
 		d.value(item, v.Index(i), key, "")
 	}

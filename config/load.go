@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"robotsproxy/internal/keyerr"
 )
 
 // A Setting gives one key another value than the file does.
@@ -65,13 +67,14 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 	for _, setting := range settings {
 		d.setting(setting, reflect.ValueOf(&c).Elem())
 	}
-	for _, err := range flatten(c.Validate()) {
-		d.invalid(err)
+	for _, invalid := range keyerr.All(c.Validate()) {
+		if !d.failed[invalid.Key] { // else the key could not be read, which has been said
+			d.fail(invalid.Key, d.positionOf(invalid.Key), invalid.Err.Error())
+		}
 	}
 	if len(d.errs) == 0 {
-		for _, warning := range c.Pace.Warnings() {
-			key, message, _ := strings.Cut("pace."+warning, ": ")
-			c.warnings = append(c.warnings, faultOf(key, d.positionOf(key), message))
+		for _, warning := range keyerr.All(keyerr.In("pace", c.Pace.Warnings())) {
+			c.warnings = append(c.warnings, faultOf(warning.Key, d.positionOf(warning.Key), warning.Err.Error()))
 		}
 		return c, nil
 	}
@@ -103,16 +106,6 @@ func (d *decoder) setting(s Setting, v reflect.Value) {
 	if err := setScalar(v, f.option, scalar{text: s.Value}); err != nil {
 		d.fail(s.Key, d.positions[s.Key], err.Error())
 	}
-}
-
-// invalid gives an error of Validate the position of the key that it begins with. A
-// key that could not be read has had its error.
-func (d *decoder) invalid(err error) {
-	key, message, _ := strings.Cut(err.Error(), ": ")
-	if d.failed[key] {
-		return
-	}
-	d.fail(key, d.positionOf(key), message)
 }
 
 // positionOf is the position of a key, else that of the nearest section above it.

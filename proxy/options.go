@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
 )
@@ -34,11 +35,10 @@ func DefaultClients() Clients {
 	}}
 }
 
-// Validate reports what is wrong with c. Every error begins with the key that it
-// is about.
+// Validate reports what is wrong with c as a [keyerr.Error].
 func (c Clients) Validate() error {
 	if _, err := readUsers(c.Htpasswd); err != nil {
-		return fmt.Errorf("htpasswd: %w", err)
+		return keyerr.Wrap("htpasswd", err)
 	}
 	return nil
 }
@@ -170,14 +170,13 @@ func (l Limits) Warning(files int64) string {
 	return ""
 }
 
-// Validate reports what is wrong with l. The error begins with the key that it is
-// about.
+// Validate reports what is wrong with l as a [keyerr.Error].
 func (l Limits) Validate() error {
 	if l.MaxConnections < 0 {
-		return fmt.Errorf("max_connections: %d is less than nothing; write 0 for no limit", l.MaxConnections)
+		return keyerr.New("max_connections", "%d is less than nothing; write 0 for no limit", l.MaxConnections)
 	}
 	if l.MaxHeaderBytes < 1<<10 || l.MaxHeaderBytes > 64<<20 {
-		return fmt.Errorf("max_header_bytes: %d is not between 1KiB and 64MiB", l.MaxHeaderBytes)
+		return keyerr.New("max_header_bytes", "%d is not between 1KiB and 64MiB", l.MaxHeaderBytes)
 	}
 	return nil
 }

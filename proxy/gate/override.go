@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -35,21 +36,20 @@ func (a *Action) UnmarshalText(text []byte) error {
 	return enum.Unmarshal(a, text, Allow, Disallow)
 }
 
-// Validate reports what is wrong with o. Every error begins with the key that it
-// is about.
+// Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Override) Validate() error {
 	var errs []error
 	if o.Origin == (identity.OriginGlob{}) {
-		errs = append(errs, errors.New("origin: it is missing; write scheme://host or scheme://host:port, as in https://*.example.com"))
+		errs = append(errs, keyerr.New("origin", "it is missing; write scheme://host or scheme://host:port, as in https://*.example.com"))
 	}
 	switch {
 	case o.Verdict == "" && o.RobotsFile == "":
-		errs = append(errs, errors.New("verdict: it is missing; write allow or disallow, or a robots_file instead"))
+		errs = append(errs, keyerr.New("verdict", "it is missing; write allow or disallow, or a robots_file instead"))
 	case o.Verdict != "" && o.RobotsFile != "":
-		errs = append(errs, errors.New("robots_file: there is a verdict too; leave one of them out"))
+		errs = append(errs, keyerr.New("robots_file", "there is a verdict too; leave one of them out"))
 	case o.RobotsFile != "":
 		if _, err := os.ReadFile(o.RobotsFile); err != nil {
-			errs = append(errs, fmt.Errorf("robots_file: %w; name a robots.txt that can be read", err))
+			errs = append(errs, keyerr.New("robots_file", "%w; name a robots.txt that can be read", err))
 		}
 	}
 	return errors.Join(errs...)

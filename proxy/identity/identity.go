@@ -4,11 +4,11 @@ package identity
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/keyerr"
 )
 
 // Identity is one bot as the operator describes it. In a configuration it is
@@ -29,20 +29,19 @@ type Identity struct {
 // configuration is silent.
 func Default() Identity { return Identity{Mode: Enforce} }
 
-// Validate reports what is wrong with id. Every error begins with the key that
-// it is about.
+// Validate joins all that is wrong with id, each fault a [keyerr.Error].
 func (id Identity) Validate() error {
 	var errs []error
 	for i, token := range id.ProductTokens {
 		if !isToken(token) {
-			errs = append(errs, fmt.Errorf("product_tokens[%d]: %q is no product token; write the bare name, as in ExampleBot, without version, spaces or comment", i, token))
+			errs = append(errs, keyerr.New(keyerr.Item("product_tokens", i), "%q is no product token; write the bare name, as in ExampleBot, without version, spaces or comment", token))
 		}
 	}
 	if !isFieldValue(id.UserAgent) {
-		errs = append(errs, errors.New("user_agent: it holds a line break or another control character; take that out"))
+		errs = append(errs, keyerr.New("user_agent", "it holds a line break or another control character; take that out"))
 	}
 	if !isFieldValue(id.From) {
-		errs = append(errs, errors.New("from: it holds a line break or another control character; take that out"))
+		errs = append(errs, keyerr.New("from", "it holds a line break or another control character; take that out"))
 	}
 	return errors.Join(errs...)
 }

@@ -2,11 +2,12 @@ package identity
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/netip"
 	"slices"
+
+	"robotsproxy/internal/keyerr"
 )
 
 // Asker is what is known of who sent a request. The zero value stands for no
@@ -62,19 +63,18 @@ type Entry struct {
 	Identity `yaml:",inline"`
 }
 
-// Validate reports what is wrong with e. Every error begins with the key that
-// it is about.
+// Validate joins all that is wrong with e, each fault a [keyerr.Error].
 func (e Entry) Validate() error {
 	var errs []error
 	switch e.Name {
 	case "":
-		errs = append(errs, errors.New("name: an identity needs one, by which logs and metrics call it"))
+		errs = append(errs, keyerr.New("name", "an identity needs one, by which logs and metrics call it"))
 	case DefaultName:
-		errs = append(errs, fmt.Errorf("name: %s is the name of default_identity; choose another", DefaultName))
+		errs = append(errs, keyerr.New("name", "%s is the name of default_identity; choose another", DefaultName))
 	}
 	for i, user := range e.Match.Users {
 		if user == "" {
-			errs = append(errs, fmt.Errorf("match.users[%d]: it is empty; leave users out to match requests without one", i))
+			errs = append(errs, keyerr.New(keyerr.Item("match.users", i), "it is empty; leave users out to match requests without one"))
 		}
 	}
 	return errors.Join(append(errs, e.Identity.Validate())...)

@@ -155,7 +155,7 @@ func (f *fleet) setMembers(n int64) {
 // fleet together then keep delay.
 func (f *fleet) alone(delay time.Duration) time.Duration {
 	n := time.Duration(f.members.Load())
-	return min(delay, longest/n) * n
+	return min(delay, maxDelay/n) * n
 }
 
 // turn is one that has been taken.

@@ -323,8 +323,8 @@ func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
 	if _, err := p.Wait(context.Background(), slow); !errors.As(err, &late) || late.Cause != LongDelay || late.Delay != 6*time.Minute {
 		t.Errorf("twice the delay is more than max_wait: %v", err)
 	}
-	if got := p.fleet.alone(longest); got > longest || got <= 0 {
-		t.Errorf("the longest delay becomes %v", got)
+	if got := p.fleet.alone(maxDelay); got > maxDelay || got <= 0 {
+		t.Errorf("the maxDelay delay becomes %v", got)
 	}
 }
 

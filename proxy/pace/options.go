@@ -2,8 +2,9 @@ package pace
 
 import (
 	"errors"
-	"fmt"
 	"time"
+
+	"robotsproxy/internal/keyerr"
 )
 
 // Options say how requests are spaced. In a configuration they are the section
@@ -36,42 +37,41 @@ func Defaults() Options {
 	}
 }
 
-// Validate reports what is wrong with o. Every error begins with the key that it
-// is about.
+// Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
 	if o.MaxInFlight < 0 {
-		errs = append(errs, fmt.Errorf("max_in_flight: %d is less than nothing; write 0 for no limit", o.MaxInFlight))
+		errs = append(errs, keyerr.New("max_in_flight", "%d is less than nothing; write 0 for no limit", o.MaxInFlight))
 	}
 	for _, d := range []struct {
 		key    string
 		length time.Duration
 	}{{"max_crawl_delay", o.MaxCrawlDelay}, {"default_delay", o.DefaultDelay}, {"max_wait", o.MaxWait}} {
-		if d.length > longest {
-			errs = append(errs, fmt.Errorf("%s: %v is too long; write 8760h or less", d.key, d.length))
+		if d.length > maxDelay {
+			errs = append(errs, keyerr.New(d.key, "%v is too long; write 8760h or less", d.length))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Warnings says what is valid and still refuses requests for nothing. Like an error of
-// Validate, each begins with the key that it is about.
-func (o Options) Warnings() []string {
-	var all []string
+// Warnings joins what is valid in o and still refuses requests for nothing. Like those of
+// Validate, they are of type [keyerr.Error].
+func (o Options) Warnings() error {
+	var all []error
 	warn := func(key string, delay time.Duration) {
 		if o.MaxWait < delay {
-			all = append(all, fmt.Sprintf("max_wait: %v is shorter than %s (%v), so a client that asks for one page after another may get 429 each time; write %[3]v or more, or a shorter %[2]s", o.MaxWait, key, delay))
+			all = append(all, keyerr.New("max_wait", "%v is shorter than %s (%v), so a client that asks for one page after another may get 429 each time; write %[3]v or more, or a shorter %[2]s", o.MaxWait, key, delay))
 		}
 	}
 	if o.CrawlDelay {
 		warn("max_crawl_delay", o.MaxCrawlDelay)
 	}
 	warn("default_delay", o.DefaultDelay)
-	return all
+	return errors.Join(all...)
 }
 
-// longest is a delay and a wait with which sums stay within a Duration.
-const longest = 365 * 24 * time.Hour
+// maxDelay bounds delays and waits, so that their sums stay within a Duration.
+const maxDelay = 365 * 24 * time.Hour
 
 // delay is how long after the last one a request may start.
 func (o *Options) delay(r *Request) time.Duration {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/keyerr"
 )
 
 const second = time.Second
@@ -281,14 +283,14 @@ func TestWarnings(t *testing.T) {
 	} {
 		opts := Defaults()
 		test.change(&opts)
-		got := opts.Warnings()
+		got := keyerr.All(opts.Warnings())
 		if len(got) != len(test.want) {
 			t.Errorf("%s: %q", name, got)
 			continue
 		}
 		for i := range got {
-			if !strings.Contains(got[i], test.want[i]) {
-				t.Errorf("%s: %q, want %q", name, got[i], test.want[i])
+			if !strings.Contains(got[i].Error(), test.want[i]) {
+				t.Errorf("%s: %q, want %q", name, got[i].Error(), test.want[i])
 			}
 		}
 	}

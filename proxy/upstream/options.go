@@ -2,12 +2,12 @@ package upstream
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"time"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy/identity"
 )
 
@@ -49,15 +49,14 @@ func Defaults() Options {
 	}
 }
 
-// Validate reports what is wrong with o. Every error begins with the key that it
-// is about.
+// Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
 	if _, err := o.parents(); err != nil {
-		errs = append(errs, fmt.Errorf("proxy: %w", err))
+		errs = append(errs, keyerr.Wrap("proxy", err))
 	}
 	if _, err := trustedRoots(o.CAFile); err != nil {
-		errs = append(errs, fmt.Errorf("ca_file: %w; name a PEM file of certificates", err))
+		errs = append(errs, keyerr.New("ca_file", "%w; name a PEM file of certificates", err))
 	}
 	return errors.Join(errs...)
 }

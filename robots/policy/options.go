@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/keyerr"
 )
 
 // Options bound how robots.txt is fetched and how long what it says is held
@@ -74,31 +75,31 @@ func (o Options) keep() time.Duration {
 
 const maxMaxBytes = 1 << 30
 
-// Validate says all that is wrong with the options, and the mend of each.
+// Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wrong := func(key, format string, args ...any) { errs = append(errs, keyerr.New(key, format, args...)) }
 	if o.MinTTL > o.MaxTTL {
-		wrong("min_ttl: %v is more than max_ttl %v; lower min_ttl or raise max_ttl", o.MinTTL, o.MaxTTL)
+		wrong("min_ttl", "%v is more than max_ttl %v; lower min_ttl or raise max_ttl", o.MinTTL, o.MaxTTL)
 	}
 	if o.RetryMin > o.RetryMax {
-		wrong("retry_min: %v is more than retry_max %v; lower retry_min or raise retry_max", o.RetryMin, o.RetryMax)
+		wrong("retry_min", "%v is more than retry_max %v; lower retry_min or raise retry_max", o.RetryMin, o.RetryMax)
 	}
 	if o.MaxRedirects < 0 {
-		wrong("max_redirects: %d is less than 0; write 0 to follow none", o.MaxRedirects)
+		wrong("max_redirects", "%d is less than 0; write 0 to follow none", o.MaxRedirects)
 	}
 	switch {
 	case o.MaxBytes <= 0:
-		wrong("max_bytes: %d lets nothing be read; write 500KiB or more", o.MaxBytes)
+		wrong("max_bytes", "%d lets nothing be read; write 500KiB or more", o.MaxBytes)
 	case o.MaxBytes > maxMaxBytes:
-		wrong("max_bytes: %d is more than memory should have to hold of one file; write 1GiB or less", o.MaxBytes)
+		wrong("max_bytes", "%d is more than memory should have to hold of one file; write 1GiB or less", o.MaxBytes)
 	}
 	if o.MaxFetches <= 0 {
-		wrong("max_fetches: %d lets no robots.txt be fetched; write 1 or more", o.MaxFetches)
+		wrong("max_fetches", "%d lets no robots.txt be fetched; write 1 or more", o.MaxFetches)
 	}
 	for _, status := range slices.Sorted(maps.Keys(o.Statuses)) {
 		if status < 100 || status > 599 {
-			wrong("statuses.%d: no HTTP status has this number; write one from 100 to 599", status)
+			wrong(fmt.Sprintf("statuses.%d", status), "no HTTP status has this number; write one from 100 to 599")
 		}
 	}
 	return errors.Join(errs...)

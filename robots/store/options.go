@@ -2,10 +2,10 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"robotsproxy/internal/enum"
+	"robotsproxy/internal/keyerr"
 )
 
 // Kind names a store.
@@ -48,14 +48,14 @@ func Defaults() Options {
 	return Options{Kind: SQLite, RedisURL: "redis://127.0.0.1:6379/0", History: 365 * 24 * time.Hour}
 }
 
-// Validate says what is wrong with the options, and the mend.
+// Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
 	if _, err := parseRedisURL(o.RedisURL); err != nil {
-		errs = append(errs, fmt.Errorf("redis_url: %w", err))
+		errs = append(errs, keyerr.Wrap("redis_url", err))
 	}
 	if o.MaxSize != 0 && o.MaxSize < minMaxSize {
-		errs = append(errs, fmt.Errorf("max_size: %d holds next to no policy; write %dMiB or more, or 0 for no bound", o.MaxSize, minMaxSize>>20))
+		errs = append(errs, keyerr.New("max_size", "%d holds next to no policy; write %dMiB or more, or 0 for no bound", o.MaxSize, minMaxSize>>20))
 	}
 	return errors.Join(errs...)
 }
