@@ -21,23 +21,28 @@ import (
 // is there. The command line, which wires all of them up, may import any; cli/ and main.go
 // need no arrows.
 var arrows = map[string]map[string]string{
+	"certs": {
+		"internal/keyerr": "its errors say which key they are about",
+	},
 	"config": {
-		"certs":          "the options of https",
-		"internal/enum":  "the words of its settings",
-		"proxy":          "the options of clients, https and limits",
-		"proxy/admin":    "the token's type",
-		"proxy/gate":     "the options of log and overrides",
-		"proxy/identity": "the options of identities",
-		"proxy/pace":     "the options of pace",
-		"proxy/upstream": "the options of upstream",
-		"robots/policy":  "the options of robots",
-		"robots/store":   "the options of cache",
+		"certs":           "the options of https",
+		"internal/enum":   "the words of its settings",
+		"internal/keyerr": "its errors say which key they are about",
+		"proxy":           "the options of clients, https and limits",
+		"proxy/admin":     "the token's type",
+		"proxy/gate":      "the options of log and overrides",
+		"proxy/identity":  "the options of identities",
+		"proxy/pace":      "the options of pace",
+		"proxy/upstream":  "the options of upstream",
+		"robots/policy":   "the options of robots",
+		"robots/store":    "the options of cache",
 	},
 	"proxy": {
 		"certs":                "it ends TLS with leaf certificates",
 		"internal/clientsetup": "the page at its own address says what each client needs",
 		"internal/coalesce":    "HTTP/2 to clients is sent in few pieces",
 		"internal/enum":        "the words of its settings",
+		"internal/keyerr":      "its errors say which key they are about",
 		"internal/loopback":    "it says which clients are on this machine",
 		"internal/printable":   "its answers show what sites and clients wrote",
 		"internal/shortage":    "what this machine lacks is answered as its own fault",
@@ -56,6 +61,7 @@ var arrows = map[string]map[string]string{
 	},
 	"proxy/gate": {
 		"internal/enum":      "the words of its settings",
+		"internal/keyerr":    "its errors say which key they are about",
 		"internal/printable": "log lines and verdicts show what sites and clients wrote",
 		"proxy/identity":     "it asks who is asking",
 		"proxy/pace":         "it has requests wait for their turn",
@@ -63,12 +69,17 @@ var arrows = map[string]map[string]string{
 		"robots/policy":      "it asks what an origin allows",
 	},
 	"proxy/identity": {
-		"internal/enum": "the words of its settings",
-		"robots":        "one normal form of hosts and origins, and product tokens",
+		"internal/enum":   "the words of its settings",
+		"internal/keyerr": "its errors say which key they are about",
+		"robots":          "one normal form of hosts and origins, and product tokens",
+	},
+	"proxy/pace": {
+		"internal/keyerr": "its errors say which key they are about",
 	},
 	"proxy/upstream": {
-		"internal/enum":      "the words of its settings",
 		"internal/coalesce":  "HTTP/2 to origins is sent in few pieces",
+		"internal/enum":      "the words of its settings",
+		"internal/keyerr":    "its errors say which key they are about",
 		"internal/loopback":  "it dials this machine's loopback for its own clients alone",
 		"internal/printable": "an FTP server's refusal is shown",
 		"internal/shortage":  "a dial without a free slot fails for this machine's fault",
@@ -81,18 +92,20 @@ var arrows = map[string]map[string]string{
 	},
 	"robots/policy": {
 		"internal/enum":     "the words of its settings",
+		"internal/keyerr":   "its errors say which key they are about",
 		"internal/loopback": "a fetch may go where its client may",
 		"internal/shortage": "a fetch that fails for this machine's fault says nothing about its origin",
 		"robots":            "it parses what it fetches",
 		"robots/store":      "the type of its records",
 	},
 	"robots/store": {
-		"internal/enum": "the words of its settings",
+		"internal/enum":   "the words of its settings",
+		"internal/keyerr": "its errors say which key they are about",
 	},
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "proxy/pace", "certs", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/loopback", "internal/printable", "internal/shortage"}
+var leaves = []string{"robots", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/printable", "internal/shortage"}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
