@@ -296,13 +296,12 @@ const (
 )
 
 func stateOf(p *policy.Policy, now time.Time) state {
-	left := p.ExpiresAt.Sub(now)
 	switch {
 	case !p.UnreachableSince.IsZero():
 		return unreachable
-	case left <= 0:
+	case !now.Before(p.ExpiresAt):
 		return expired
-	case left <= p.ExpiresAt.Sub(p.FetchedAt)/4:
+	case !now.Before(p.RefreshAt()):
 		return due
 	}
 	return fresh

@@ -50,7 +50,7 @@ func BenchmarkStored(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		k.memory.remove(exampleOrg)
-		k.readings = new(readings)
+		k.texts = new(interner)
 		if p, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Rules {
 			b.Fatal(p, err)
 		}

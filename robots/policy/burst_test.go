@@ -76,7 +76,7 @@ func TestBurst(t *testing.T) {
 		}
 		work := time.Duration(dead)*opts.FetchTimeout + time.Duration(live)*w.site.takes
 		if whole, least := time.Since(begun), work/time.Duration(opts.MaxFetches); whole > least+2*opts.FetchTimeout {
-			t.Errorf("it took %v, and the places could do it in %v", whole, least)
+			t.Errorf("it took %v, and the slots could do it in %v", whole, least)
 		}
 		if w.site.most > opts.MaxFetches {
 			t.Errorf("%d fetches at once", w.site.most)
@@ -170,7 +170,7 @@ func TestLeavingAQueue(t *testing.T) {
 		all.Wait()
 		time.Sleep(w.site.takes) // for the last fetch, which nobody waits for
 		synctest.Wait()
-		p := w.keeper.places
+		p := w.keeper.slots
 		if p.free != 1 || len(p.turns) != 0 || len(p.waiting) != 0 {
 			t.Errorf("left %+v", p)
 		}
@@ -232,10 +232,10 @@ func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	before := heap()
-	readings := new(readings)
+	texts := new(interner)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_000 {
-		m.set(readings.entry(someOrigin(i), manyRecord(random, i, noon)))
+		m.set(texts.entry(someOrigin(i), manyRecord(random, i, noon)))
 		if i%100 == 0 {
 			m.cache.Wait() // it takes no more at once
 		}

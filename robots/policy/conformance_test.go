@@ -10,7 +10,7 @@ import (
 
 // statusRow says what a specification or a suite makes of a fetch that ends with
 // a status: a number, or a class of them such as 4xx. Rows about anything but a
-// status, such as timeouts and lifetimes, are what TestJudge and the tests of
+// status, such as timeouts and lifetimes, are what TestAssess and the tests of
 // the fetcher are about.
 type statusRow struct {
 	ID, Source string

@@ -25,8 +25,8 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// found is what came of a fetch.
-type found struct {
+// A result is what a fetch has brought.
+type result struct {
 	answered bool // else it failed
 	outcome  Outcome
 	status   int // HTTP status; 0: no response
@@ -36,71 +36,71 @@ type found struct {
 	cause    string
 	took     time.Duration
 
-	userAgent string // that got the text; "": the fetcher's own
+	userAgent string // that brought the text; "": the fetcher's own
 }
 
-// failed is what came of a fetch that err has made a failure.
-func (f found) failed(err error) found {
-	f.answered, f.outcome, f.cause = false, Unreachable, cause(err)
-	return f
+// asUnreachable is r as a failure with err for its cause.
+func (r result) asUnreachable(err error) result {
+	r.answered, r.outcome, r.cause = false, Unreachable, causeOf(err)
+	return r
 }
 
-// A fetcher gets robots.txt from origins.
+// A fetcher fetches the robots.txt of origins.
 type fetcher struct {
 	opts      *Options
 	transport http.RoundTripper
 	userAgent string // where the operator names none for an identity
 }
 
-// fetch asks the origin, of which so much is known. The error is that of ctx, or says
-// that by must not be led there or what this machine is short of: such a fetch says
-// nothing about the origin.
-func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, known store.Record) (found, error) {
-	begun := time.Now()
+// fetch asks the origin, of which known is the record. A fetch that says nothing about
+// the origin is an error: that of ctx, that by must not be led there, or what this
+// machine is short of. Every other failure is a result.
+func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, known store.Record) (result, error) {
+	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
 	limited = loopback.With(limited, by.access.Fetching())
-	visit := visit{fetcher: f, ctx: limited, from: by.From, patience: min(maxPatience, f.opts.FetchTimeout/10)}
-	got, err := visit.robots(origin, by, known)
+	v := visit{fetcher: f, ctx: limited, from: by.From, discardTime: min(maxDiscardTime, f.opts.FetchTimeout/10)}
+	got, err := v.robots(origin, by, known)
 	if ctx.Err() != nil {
-		return found{}, context.Cause(ctx)
+		return result{}, context.Cause(ctx)
 	}
 	if errors.Is(err, loopback.ErrElsewhere) || shortage.Is(err) {
-		return found{}, err
+		return result{}, err
 	}
 	if err != nil {
-		got = got.failed(err)
+		got = got.asUnreachable(err)
 		if limited.Err() != nil {
 			got.cause = fmt.Sprintf("timed out after %v", f.opts.FetchTimeout)
 		}
 	}
-	got = f.opts.weigh(got, known)
-	got.took = time.Since(begun)
+	got = f.opts.keepText(got, known)
+	got.took = time.Since(started)
 	return got, nil
 }
 
-// A visit is one fetch, with all the requests that it takes.
+// A visit is one fetch, which may take several requests.
 type visit struct {
 	*fetcher
-	ctx      context.Context
-	agent    string   // the User-Agent of its requests now
-	asked    []string // those that it has asked for the robots.txt with
-	from     string
-	patience time.Duration // left for bodies that say nothing
+	ctx         context.Context
+	from        string
+	agent       string        // the User-Agent of the requests now
+	asked       []string      // the User-Agents that have asked for robots.txt
+	discardTime time.Duration // left for reading bodies that nobody needs
 }
 
-// robots asks for the robots.txt by the operator's words. A site that turns those away
-// is asked by the name that got the text which is known. If that is turned away too, it
-// is asked by the program's own name, then by the client's, since it may have rules for
-// bots that it knows. Of what these two bring only a text counts, so that no client can
-// free a site, or bar it, for everybody: not by its name, nor by the identity that it
-// chooses. They are not tried where the text that is known rules on.
-func (v *visit) robots(origin robots.Origin, by Sender, known store.Record) (found, error) {
+// robots asks for robots.txt with the User-Agent that the operator wrote. If the site
+// turns that away, it is asked with the one that brought the known text. If it turns that
+// away too, it is asked with the program's own and then with the client's, since it may
+// have rules for bots that it knows. Of what these two bring only a text counts: no client
+// can free a site for everybody, or bar it, by its User-Agent or by the identity that it
+// chooses. They are not tried where the known text stays in force.
+func (v *visit) robots(origin robots.Origin, by Sender, known store.Record) (result, error) {
 	got, err := v.ask(origin, cmp.Or(by.UserAgent, v.userAgent))
 	if earlier := cmp.Or(known.UserAgent, v.userAgent); known.SHA256 != "" && turnedAway(got, err) && v.isAnother(earlier) {
 		got, err = v.ask(origin, earlier)
 	}
-	if !turnedAway(v.opts.weigh(got, known), err) {
+	if !turnedAway(v.opts.keepText(got, known), err) {
 		return got, err
 	}
 	others := []string{v.userAgent}
@@ -119,37 +119,37 @@ func (v *visit) robots(origin robots.Origin, by Sender, known store.Record) (fou
 	return got, err
 }
 
-// turnedAway reports whether an answer may be one to who asked, rather than about the
-// robots.txt. A status that the operator has given a meaning is not.
-func turnedAway(got found, err error) bool {
+// turnedAway reports whether an answer may be about the User-Agent rather than about
+// robots.txt. A status to which the operator has given a meaning is not.
+func turnedAway(got result, err error) bool {
 	return err == nil && got.outcome == Unavailable && got.status/100 == 4 &&
 		got.status != http.StatusNotFound && got.status != http.StatusGone
 }
 
-// maxName is more octets than any bot's User-Agent needs.
-const maxName = 512
+// maxUserAgent is more octets than any bot's User-Agent needs.
+const maxUserAgent = 512
 
-// isAnother reports whether a User-Agent, which others have written, may be asked with
-// and has not been. Servers answer 400 or 431 to longer ones and to other octets.
+// isAnother reports whether a User-Agent that others have written can be tried and has
+// not been. Servers answer 400 or 431 to longer ones and to octets beyond printable ASCII.
 func (v *visit) isAnother(name string) bool {
-	return name != "" && len(name) <= maxName && !slices.Contains(v.asked, name) &&
+	return name != "" && len(name) <= maxUserAgent && !slices.Contains(v.asked, name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// ask asks for the robots.txt by one User-Agent.
-func (v *visit) ask(origin robots.Origin, agent string) (found, error) {
+// ask asks for robots.txt with one User-Agent.
+func (v *visit) ask(origin robots.Origin, agent string) (result, error) {
 	v.agent = agent
 	v.asked = append(v.asked, agent)
-	resp, astray, err := v.follow(origin.RobotsURL())
+	resp, deadEnd, err := v.follow(origin.RobotsURL())
 	if err != nil {
-		return found{}, err
+		return result{}, err
 	}
 	defer v.discard(resp)
-	got := found{
+	got := result{
 		answered: true,
 		status:   resp.StatusCode,
 		lifetime: v.opts.lifetime(resp.Header),
-		cause:    astray,
+		cause:    deadEnd,
 	}
 	got.outcome, _ = v.opts.meaning(resp.StatusCode)
 	switch got.outcome {
@@ -179,10 +179,10 @@ func (v *visit) ask(origin robots.Origin, agent string) (found, error) {
 	return got, nil
 }
 
-// follow gets a URL and goes after redirects, to other origins too: RFC 9309
-// 2.3.1.2. It returns the last response and, if that is a redirect which leads
-// nowhere, why. A status that the operator has given a meaning is the last.
-func (v *visit) follow(address string) (resp *http.Response, astray string, err error) {
+// follow gets a URL and follows redirects, also to other origins: RFC 9309 2.3.1.2. It
+// returns the last response and, if that is a redirect that cannot be followed, why. A
+// status to which the operator has given a meaning is not followed.
+func (v *visit) follow(address string) (resp *http.Response, deadEnd string, err error) {
 	seen := map[string]bool{}
 	for {
 		seen[address] = true
@@ -206,10 +206,10 @@ func (v *visit) follow(address string) (resp *http.Response, astray string, err 
 	}
 }
 
-// maxLocation is more than any web address that works.
+// maxLocation is more octets than any working web address has.
 const maxLocation = 8 << 10
 
-// target resolves what a redirect names.
+// target resolves the Location of a redirect.
 func target(from, location string) (string, error) {
 	switch {
 	case location == "":
@@ -239,7 +239,7 @@ func (v *visit) get(address string) (*http.Response, error) {
 		req.Header.Set("From", v.from)
 	}
 	resp, err := v.transport.RoundTrip(req)
-	if err == nil && octets(resp.Header) > maxHeader {
+	if err == nil && headerSize(resp.Header) > maxHeader {
 		resp.Body.Close()
 		return nil, fmt.Errorf("its header has more than %d octets", maxHeader)
 	}
@@ -249,8 +249,8 @@ func (v *visit) get(address string) (*http.Response, error) {
 // maxHeader is more octets than the header of any robots.txt needs.
 const maxHeader = 64 << 10
 
-// octets counts those of a header as HTTP/1.1 writes it.
-func octets(h http.Header) (n int) {
+// headerSize is how many octets a header has as HTTP/1.1 writes it.
+func headerSize(h http.Header) (n int) {
 	for name, values := range h {
 		for _, value := range values {
 			n += len(name) + len(": ") + len(value) + len("\r\n")
@@ -259,9 +259,8 @@ func octets(h http.Header) (n int) {
 	return n
 }
 
-// failsForMissing reports whether the origin answers 5xx for a page that
-// cannot be there, while its front page is well. The error is a shortage of this
-// machine's.
+// failsForMissing reports whether the origin answers 5xx for a page that cannot exist,
+// and 2xx for its front page. The error is a shortage of this machine's.
 func (v *visit) failsForMissing(origin robots.Origin) (bool, error) {
 	missing, err := v.statusOf(origin.String() + "/" + strings.ToLower(rand.Text()))
 	if err != nil || missing/100 != 5 {
@@ -271,7 +270,8 @@ func (v *visit) failsForMissing(origin robots.Origin) (bool, error) {
 	return front/100 == 2, err
 }
 
-// statusOf is 0 if there is no response. The error is a shortage of this machine's.
+// statusOf is the status of a page; 0 if there is no response. The error is a shortage of
+// this machine's.
 func (v *visit) statusOf(address string) (int, error) {
 	resp, _, err := v.follow(address)
 	switch {
@@ -284,23 +284,23 @@ func (v *visit) statusOf(address string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// A body that says nothing is read before it is closed if it is that short and
-// comes within so long, counted over all requests of a visit.
+// Bodies that nobody needs are read up to that many octets each, and for that long over
+// all requests of a visit.
 const (
-	maxDiscarded = 4 << 10
-	maxPatience  = 100 * time.Millisecond
+	maxDiscarded   = 4 << 10
+	maxDiscardTime = 100 * time.Millisecond
 )
 
-// discard closes a response. A short body is read first, so that its
-// connection can be used again. That of a 101, which is the connection itself
-// and may never end, has the length 0.
+// discard closes a response. It reads a short body first, so that the connection can be
+// used again. The body of a 101 is the connection itself and may never end; its length
+// is 0.
 func (v *visit) discard(resp *http.Response) {
-	if resp.ContentLength > 0 && resp.ContentLength <= maxDiscarded && v.patience > 0 {
-		begun := time.Now()
-		late := time.AfterFunc(v.patience, func() { resp.Body.Close() })
+	if resp.ContentLength > 0 && resp.ContentLength <= maxDiscarded && v.discardTime > 0 {
+		started := time.Now()
+		expired := time.AfterFunc(v.discardTime, func() { resp.Body.Close() })
 		io.Copy(io.Discard, resp.Body)
-		late.Stop()
-		v.patience -= time.Since(begun)
+		expired.Stop()
+		v.discardTime -= time.Since(started)
 	}
 	resp.Body.Close()
 }
@@ -312,11 +312,11 @@ func (s statusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", int(s), http.StatusText(int(s))))
 }
 
-// maxCause bounds what is kept of a cause, some of which origins can write.
+// maxCause bounds a cause in octets, since an origin can write a part of it.
 const maxCause = 200
 
-// cause says in a few words why a fetch failed, for people.
-func cause(err error) string {
+// causeOf says in a few words why a fetch failed, for people.
+func causeOf(err error) string {
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		if lookup.IsNotFound {
 			return "no such host"
@@ -324,7 +324,7 @@ func cause(err error) string {
 		return "the name could not be looked up"
 	}
 	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return short("certificate not trusted: " + cert.Err.Error())
+		return cutCause("certificate not trusted: " + cert.Err.Error())
 	}
 	for _, known := range []struct {
 		err   error
@@ -346,9 +346,9 @@ func cause(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return "timed out"
 	}
-	return short(err.Error())
+	return cutCause(err.Error())
 }
 
-func short(s string) string {
+func cutCause(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxCause)], "")
 }

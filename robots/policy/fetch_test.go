@@ -46,7 +46,7 @@ func originOf(t testing.TB, address string) robots.Origin {
 	return origin
 }
 
-func fetchFrom(t *testing.T, opts Options, address string) found {
+func fetchFrom(t *testing.T, opts Options, address string) result {
 	t.Helper()
 	got, err := newFetcher(opts).fetch(t.Context(), originOf(t, address), Sender{UserAgent: "ExampleBot/1.0"}, store.Record{})
 	if err != nil {
@@ -584,7 +584,7 @@ func TestCauseOfALookup(t *testing.T) {
 		{net.DNSError{Err: "server misbehaving", Name: "nowhere.example", Server: "10.0.0.1:53"}, "the name could not be looked up"},
 	} {
 		err := fmt.Errorf("getting it: %w", &net.OpError{Op: "dial", Net: "tcp", Err: &test.err})
-		if got := cause(err); got != test.want {
+		if got := causeOf(err); got != test.want {
 			t.Errorf("%v: %q, want %q", err, got, test.want)
 		}
 	}
@@ -624,7 +624,7 @@ func TestSoft5xx(t *testing.T) {
 }
 
 func TestCauseIsBounded(t *testing.T) {
-	if got := cause(fmt.Errorf("%s", strings.Repeat("ü", 500))); len(got) > maxCause {
+	if got := causeOf(fmt.Errorf("%s", strings.Repeat("ü", 500))); len(got) > maxCause {
 		t.Errorf("%d octets", len(got))
 	}
 }

@@ -8,48 +8,48 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// A Need is what must be done before, or besides, going by a judgement.
-type Need uint8
+// A need is the fetch that a policy asks for.
+type need uint8
 
 const (
-	NeedNothing Need = iota
-	NeedRefresh      // a fetch in the background
-	NeedFetch        // a fetch that requests wait for: what is known allows nothing
+	needNothing need = iota
+	needRefresh      // a fetch in the background
+	needFetch        // a fetch that requests wait for: what is known allows nothing
 )
 
-// A Judgement is the policy that follows from a record at a moment.
-type Judgement struct {
-	Policy Policy // without Origin and File
-	Need   Need
-	Until  time.Time // from Policy.FetchedAt to then it is the same; zero: only at that moment
+// An assessment is the policy that follows from a record at one time.
+type assessment struct {
+	policy Policy // without Origin and File
+	need   need
+	until  time.Time // it stays the same from policy.FetchedAt until then; zero: it holds at that one time only
 }
 
-// Judge says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It
-// is all there is to know about time and failure, and it does nothing.
+// assess says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It holds
+// every rule on time and failure, and has no side effects.
 //
 //	last answer            failing for       now
-//	fresh                  however long      what it says; from 3/4 of its lifetime on, refresh
-//	none, or out of date   not at all        nothing is known: fetch
-//	none, or out of date   less than below   unreachable; fetch
-//	a text, out of date    disallow_for      the text still rules; refresh
-//	no text                allow_after       all is allowed; refresh
+//	fresh                  any time          the answer counts; refresh from RefreshAt on
+//	none, or expired       not at all        nothing is known: fetch
+//	none, or expired       less than below   unreachable; fetch
+//	a text, expired        disallow_for      the text still rules; refresh
+//	no text                allow_after       everything is allowed; refresh
 //
-// Between failures nothing is needed until the next try is due. An answer lives for
-// min_ttl at most if it speaks of the request or of haste rather than of the robots.txt;
-// where a text is known it counts as a failure, and so is no last answer.
-func (o Options) Judge(rec store.Record, now time.Time) Judgement {
+// Between failures nothing is needed until the next try is due. An answer that speaks
+// of the request or of its rate, rather than of robots.txt, lives for min_ttl at most;
+// where a text is known it counts as a failure, and so never becomes the last answer.
+func (o Options) assess(rec store.Record, now time.Time) assessment {
 	now = now.Round(0) // wall time: a suspended machine ages lifetimes too
 	passed := func(t time.Time) bool { return !now.Before(t) }
 	outcome, allow := o.meaning(rec.Status)
 	if outcome == Rules && rec.SHA256 == "" {
-		outcome = None // the status meant something else then, and its text was not read
+		outcome = None // the status had another meaning then, and the text was not read
 	}
 	answered := outcome != None && outcome != Unreachable
 	expires := o.expiry(rec, outcome)
 	// A record from the future was written by a clock that was wrong, and so
-	// was a next try that is further away than any wait.
+	// was a next try that is further away than the longest wait.
 	fresh := answered && passed(rec.FetchedAt) && !passed(expires)
-	held := passed(rec.NextTry.Add(-o.RetryMax)) && !passed(rec.NextTry)
+	backingOff := passed(rec.NextTry.Add(-o.RetryMax)) && !passed(rec.NextTry)
 
 	p := Policy{
 		Outcome: outcome, AllowAll: allow,
@@ -57,70 +57,70 @@ func (o Options) Judge(rec store.Record, now time.Time) Judgement {
 		FetchedAt: rec.FetchedAt, ExpiresAt: expires,
 		UnreachableSince: rec.FailedSince, NextTry: rec.NextTry,
 	}
-	need, until := NeedNothing, time.Time{}
+	need, until := needNothing, time.Time{}
 	switch {
 	case fresh:
-		switch refresh := expires.Add(-expires.Sub(rec.FetchedAt) / 4); {
+		switch refresh := refreshAt(rec.FetchedAt, expires); {
 		case !passed(refresh):
 			until = refresh
-		case !held:
-			need = NeedRefresh
+		case !backingOff:
+			need = needRefresh
 		}
 	case rec.FailedSince.IsZero():
-		// Either all that is known is over, or the operator now calls the last
+		// Either everything known has expired, or the operator now calls the last
 		// answer a failure.
 		if outcome != Unreachable {
 			p.Outcome = None
 		}
-		p.AllowAll, need = false, NeedFetch
+		p.AllowAll, need = false, needFetch
 	default:
 		p.Status = rec.FailedStatus
 		if !passed(rec.FailedSince) {
 			p.UnreachableSince = now
 		}
-		p.Outcome, need = o.failing(now.Sub(p.UnreachableSince), outcome == Rules)
+		p.Outcome, need = o.unreachableFor(now.Sub(p.UnreachableSince), outcome == Rules)
 		p.AllowAll = p.Outcome == UnreachableExpired
 		if p.Outcome == Rules {
 			p.Status = rec.Status
 		}
-		if held {
-			need = NeedNothing
+		if backingOff {
+			need = needNothing
 		}
 	}
 	if p.Outcome == Rules {
 		p.Text, p.SHA256 = rec.Body, rec.SHA256
 	}
-	return Judgement{Policy: p, Need: need, Until: until}
+	return assessment{policy: p, need: need, until: until}
 }
 
-// failing is what a robots.txt comes to that has been unreachable for so long
-// and whose last answer is over, and the fetch to make once one is due.
-func (o Options) failing(so time.Duration, isText bool) (Outcome, Need) {
+// unreachableFor is the outcome of a robots.txt that has been unreachable for that long
+// and whose last answer has expired, and the fetch to make once the next try is due.
+func (o Options) unreachableFor(length time.Duration, hasText bool) (Outcome, need) {
 	switch {
-	case isText && so >= o.DisallowFor:
-		return Rules, NeedRefresh
-	case !isText && so >= o.AllowAfter:
-		return UnreachableExpired, NeedRefresh
+	case hasText && length >= o.DisallowFor:
+		return Rules, needRefresh
+	case !hasText && length >= o.AllowAfter:
+		return UnreachableExpired, needRefresh
 	}
-	return Unreachable, NeedFetch
+	return Unreachable, needFetch
 }
 
-// expiry is the end of the last answer's lifetime, which a max_ttl that was
-// lowered since then shortens too.
+// expiry is the end of the last answer's lifetime. A max_ttl that was lowered since
+// then shortens it.
 func (o Options) expiry(rec store.Record, outcome Outcome) time.Time {
-	longest := o.MaxTTL
-	if outcome == Unavailable && ofRequest(rec.Status) {
-		longest = o.MinTTL
+	maxLifetime := o.MaxTTL
+	if outcome == Unavailable && isAboutRequest(rec.Status) {
+		maxLifetime = o.MinTTL
 	}
-	if latest := rec.FetchedAt.Add(longest); latest.Before(rec.ExpiresAt) {
+	if latest := rec.FetchedAt.Add(maxLifetime); latest.Before(rec.ExpiresAt) {
 		return latest
 	}
 	return rec.ExpiresAt
 }
 
-// ofRequest reports whether a status speaks of the request or of haste, and so says
-// nothing of the robots.txt.
-func ofRequest(status int) bool {
+// isAboutRequest reports whether a status speaks of the request or of its rate, and so
+// says nothing of robots.txt.
+func isAboutRequest(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusRequestURITooLong,
 		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge:
@@ -129,17 +129,17 @@ func ofRequest(status int) bool {
 	return false
 }
 
-// weigh makes an answer that speaks of the request a failure where a text is known:
-// that is not given up for it.
-func (o Options) weigh(got found, known store.Record) found {
-	if got.outcome == Unavailable && ofRequest(got.status) && known.SHA256 != "" {
-		return got.failed(statusError(got.status))
+// keepText turns an answer that speaks of the request into a failure where a text is
+// known: such an answer must not replace a text.
+func (o Options) keepText(got result, known store.Record) result {
+	if got.outcome == Unavailable && isAboutRequest(got.status) && known.SHA256 != "" {
+		return got.asUnreachable(statusError(got.status))
 	}
 	return got
 }
 
-// meaning is what an HTTP status that ended a fetch says, and for the outcomes
-// that allow or disallow everything, whether they allow it.
+// meaning is the outcome of an HTTP status that ended a fetch and, for the outcomes
+// that allow or disallow everything, whether it allows.
 func (o Options) meaning(status int) (outcome Outcome, allow bool) {
 	switch o.Statuses[status] {
 	case MeansAllow:
@@ -157,14 +157,14 @@ func (o Options) meaning(status int) (outcome Outcome, allow bool) {
 	case status/100 == 3, status/100 == 4:
 		return Unavailable, true // a redirect that ends a fetch leads nowhere
 	case status/100 == 5 && o.Soft5xx:
-		return Unavailable, true // the fetch has seen that it is one of those sites
+		return Unavailable, true // the fetch has checked that the site is one of those
 	}
 	return Unreachable, false
 }
 
-// learn is the record after a fetch that ended now. random, in [0,1), spreads
-// the next try of a failed one.
-func (o Options) learn(rec store.Record, got found, now time.Time, random float64) store.Record {
+// update is the record after a fetch that ended now. random, in [0,1), spreads
+// the next try after a failure.
+func (o Options) update(rec store.Record, got result, now time.Time, random float64) store.Record {
 	now = now.UTC().Truncate(time.Millisecond) // wall time, as stores keep it
 	if got.answered {
 		return store.Record{
@@ -176,7 +176,7 @@ func (o Options) learn(rec store.Record, got found, now time.Time, random float6
 		rec.FailedSince = now
 	}
 	if rec.FetchedAt.After(now) {
-		rec.ExpiresAt = rec.FetchedAt // by a clock that was wrong: never fresh again, but a copy still
+		rec.ExpiresAt = rec.FetchedAt // by a clock that was wrong: never fresh again, but still a copy
 	}
 	rec.Failures++
 	rec.FailedStatus, rec.Cause = got.status, got.cause
@@ -184,12 +184,11 @@ func (o Options) learn(rec store.Record, got found, now time.Time, random float6
 	return rec
 }
 
-// backoff is the wait after so many failures in a row: it doubles with each of
-// them, and is spread so that sites that failed together are not tried
-// together.
+// backoff is the wait after that many failures in a row. It doubles with each of
+// them, and random spreads it: sites that failed together are not tried together.
 func (o Options) backoff(failures int, random float64) time.Duration {
-	longest := math.Ldexp(float64(o.RetryMin), failures-1)
-	longest = min(longest, float64(o.RetryMax))
-	shortest := max(float64(o.RetryMin), longest/2)
-	return time.Duration(shortest + random*(longest-shortest))
+	upper := math.Ldexp(float64(o.RetryMin), failures-1)
+	upper = min(upper, float64(o.RetryMax))
+	lower := max(float64(o.RetryMin), upper/2)
+	return time.Duration(lower + random*(upper-lower))
 }

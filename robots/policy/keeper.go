@@ -24,9 +24,9 @@ var ErrClosed = errors.New("the keeper of policies is closed")
 // A Setup is what a keeper works with.
 type Setup struct {
 	Options   Options
-	Memory    int64             // ceiling of the policies in memory, in bytes
-	Store     store.Store       // closed by its owner, after the keeper
-	Transport http.RoundTripper // fetches go through it; it must not follow redirects
+	Memory    int64             // how much of the process's memory policies may take, in bytes
+	Store     store.Store       // its owner must close it after the keeper
+	Transport http.RoundTripper // for fetches; it must not follow redirects
 	UserAgent string            // of fetches for which the operator names none; "": robotsproxy
 
 	Log     zerolog.Logger
@@ -36,9 +36,9 @@ type Setup struct {
 	Random func() float64   // in [0,1), spreads retries; nil: math/rand
 }
 
-// A Sender is on whose behalf robots.txt is fetched. The policy that comes of it is
-// for everybody, so a fetch bears the operator's words. What the client says of itself
-// counts only where a site turns those away and has rules for the client.
+// A Sender is the identity and the client on whose behalf robots.txt is fetched. The
+// policy is for everybody, so a fetch says what the operator wrote. What the client says
+// of itself counts only where a site turns that away and has rules for the client.
 type Sender struct {
 	Identity  string // the client's, by its name in the configuration
 	UserAgent string // the operator's for the identity; "": that of the Setup
@@ -50,8 +50,8 @@ type Sender struct {
 	access *loopback.Client // where fetches may lead
 }
 
-// A Keeper knows the policy of every origin: from memory, under it the store,
-// under that a fetch. It is safe for concurrent use.
+// A Keeper knows the policy of every origin. It looks in memory, then in the store, then
+// asks the origin. It is safe for concurrent use.
 type Keeper struct {
 	options   atomic.Pointer[Options]
 	transport http.RoundTripper
@@ -60,15 +60,16 @@ type Keeper struct {
 	random    func() float64
 	log       zerolog.Logger
 
-	memory   *memory
-	readings *readings
-	records  *records
-	places   *places // for fetches
-	flights  *flights
-	metrics  *metrics
+	memory  *memory
+	texts   *interner
+	records *records
+	slots   *slots // for fetches
+	flights *flights
+	metrics *metrics
 }
 
-// NewKeeper returns a keeper, to be closed in the end.
+// NewKeeper returns a keeper. The caller must close it. The error is that of setting up
+// the memory, or of metrics that are registered already.
 func NewKeeper(s Setup) (*Keeper, error) {
 	if s.UserAgent == "" {
 		s.UserAgent = "robotsproxy"
@@ -95,9 +96,9 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
-		readings:  new(readings),
+		texts:     new(interner),
 		records:   newRecords(s.Store, s.Log, metrics),
-		places:    newPlaces(s.Options.MaxFetches),
+		slots:     newSlots(s.Options.MaxFetches),
 		metrics:   metrics,
 	}
 	k.flights = newFlights(k.crashed)
@@ -105,40 +106,40 @@ func NewKeeper(s Setup) (*Keeper, error) {
 	return k, nil
 }
 
-// SetOptions puts other options in the place of those that are. They count for all
-// that is known already, but for lifetimes, which an answer keeps; fetches under way
-// end by the old ones.
+// SetOptions replaces the options. The new ones also count for everything that is known
+// already, but an answer keeps its lifetime (max_ttl may shorten it), and fetches under
+// way keep the old options.
 func (k *Keeper) SetOptions(opts Options) {
 	k.options.Store(&opts)
 	k.records.setKeep(opts.keep())
-	k.places.resize(opts.MaxFetches)
+	k.slots.resize(opts.MaxFetches)
 }
 
 func (k *Keeper) opts() *Options { return k.options.Load() }
 
-// Close ends the fetches under way and returns when they have ended, and what
-// was fetched before is in the store.
+// Close cancels the fetches under way, waits for them, and writes what was fetched
+// before to the store.
 func (k *Keeper) Close() {
 	k.flights.close()
 	k.records.close()
 	k.memory.close()
 }
 
-// Policy returns what the origin allows now. by is who asks the origin, if it must
-// be asked. The error is the end of ctx, ErrClosed or a shortage of this machine's (see
-// [shortage.Is]), nothing else: an unreachable robots.txt is a policy too.
+// Policy returns what the origin allows now. by says on whose behalf the origin is
+// asked, if it must be. The error is that of ctx, ErrClosed or a shortage of this
+// machine's (see [shortage.Is]), nothing else: an unreachable robots.txt has a policy too.
 func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	if e := k.memory.get(origin); e != nil {
-		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {
+		if a := e.assess(k.opts(), k.now()); findUsable.isMet(a.need) {
 			k.metrics.fromMemory.Inc()
-			return k.serve(ctx, e, by, j), nil
+			return k.serve(ctx, e, by, a), nil
 		}
 	}
-	f := k.start(ctx, origin, by, NeedFetch, nil)
+	f := k.start(ctx, origin, by, findUsable, nil)
 	if e := f.meanwhile; e != nil {
-		if j := e.judge(k.opts(), k.now()); j.Need != NeedFetch {
-			k.metrics.fromMemory.Inc() // a refresh is under way of what the cache did not take
-			return &j.Policy, nil
+		if a := e.assess(k.opts(), k.now()); findUsable.isMet(a.need) {
+			k.metrics.fromMemory.Inc() // memory did not take it, and its refresh is under way
+			return &a.policy, nil
 		}
 	}
 	switch err := k.flights.wait(ctx, f); {
@@ -154,41 +155,42 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*
 	} else {
 		k.metrics.fromStore.Inc()
 	}
-	return k.serve(ctx, f.entry, by, f.judgement), nil
+	return k.serve(ctx, f.entry, by, f.assessment), nil
 }
 
-// wantsAnother reports whether a flight that ended with err was none for the client of
-// ctx: nobody waited for it, or only its beginner must not be led to the origin.
+// wantsAnother reports whether the client of ctx needs another flight after one that
+// ended with err: nobody waited for that one, or the client that began it must not be
+// led to the origin, and this client may.
 func wantsAnother(ctx context.Context, err error) bool {
 	return err == errUnwanted || errors.Is(err, loopback.ErrElsewhere) && loopback.Of(ctx).Bar() == nil
 }
 
-// serve hands out the judgement of an entry, and starts the refresh that it may
-// need.
-func (k *Keeper) serve(ctx context.Context, e *entry, by Sender, j *Judgement) *Policy {
-	if j.Need == NeedRefresh {
-		k.start(ctx, e.origin, by, NeedRefresh, e)
+// serve returns the policy of an entry, and starts the refresh that it may need.
+func (k *Keeper) serve(ctx context.Context, e *entry, by Sender, a *assessment) *Policy {
+	if a.need == needRefresh {
+		k.start(ctx, e.origin, by, findFresh, e)
 	}
-	return &j.Policy
+	return &a.policy
 }
 
-// Fresh is Policy after a fetch, whatever is known.
+// Fresh fetches the origin's robots.txt, whatever is known, and returns the policy that
+// follows. Its errors are those of Policy.
 func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
 	for {
-		f := k.start(ctx, origin, by, NeedNothing, nil)
+		f := k.start(ctx, origin, by, alwaysFetch, nil)
 		if err := k.flights.wait(ctx, f); wantsAnother(ctx, err) {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		if f.fetched { // else it was under way already, for someone whom the store's record contented
-			return &f.judgement.Policy, nil
+		if f.fetched { // else it was under way already, and the store's record met its goal
+			return &f.assessment.policy, nil
 		}
 	}
 }
 
-// Peek returns what is known of an origin without asking it, however old that
-// is; nil if nothing is.
+// Peek returns what is known of an origin without asking the origin, however old it is;
+// nil if nothing is known. The error is that of the store.
 func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error) {
 	e := k.memory.get(origin)
 	if e == nil {
@@ -196,13 +198,14 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error
 		if err != nil || !ok {
 			return nil, err
 		}
-		e = k.readings.entry(origin, rec)
+		e = k.texts.entry(origin, rec)
 	}
 	return k.known(e), nil
 }
 
-// Policies returns up to limit of the known origins' policies, those after the
-// origin given whose origins have part in them, in order and without Text and File.
+// Policies returns the policies of up to limit known origins, in the origins' order:
+// those after the given one ("": from the start) that contain part. They have neither
+// Text nor File. The error is that of the store.
 func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*Policy, error) {
 	recs, err := k.records.list(ctx, after, part, limit)
 	if err != nil {
@@ -219,27 +222,27 @@ func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([
 	return policies, nil
 }
 
-// known is the policy to show: of a record that is over and must be fetched
-// again, what it said.
+// known is the policy to show for an entry. An answer that has expired is shown as it
+// was.
 func (k *Keeper) known(e *entry) *Policy {
-	j := e.judge(k.opts(), k.now())
-	if j.Policy.Outcome == None {
-		j = e.judge(k.opts(), e.rec.FetchedAt)
+	a := e.assess(k.opts(), k.now())
+	if a.policy.Outcome == None {
+		a = e.assess(k.opts(), e.rec.FetchedAt)
 	}
-	return &j.Policy
+	return &a.policy
 }
 
 // Forget drops what is known of an origin, so that the next request fetches its
-// robots.txt. Its history stays.
+// robots.txt. Its history stays. The error is that of ctx or of the store.
 func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
-	failure := errCrashed
-	f := k.flights.instead(origin, func(_ context.Context, f *flight) {
+	forgetErr := errCrashed
+	f := k.flights.replace(origin, func(_ context.Context, f *flight) {
 		k.memory.remove(origin)
-		failure = k.records.forget(ctx, origin.String())
-		f.err = errUnwanted // whoever waits for it looks again
+		forgetErr = k.records.forget(ctx, origin.String())
+		f.err = errUnwanted // those who wait look again
 	})
 	if err := k.flights.wait(ctx, f); err != nil && err != errUnwanted {
 		return err
 	}
-	return failure
+	return forgetErr
 }

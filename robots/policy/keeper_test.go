@@ -464,10 +464,10 @@ func TestSetOptions(t *testing.T) {
 
 func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces(1)
+		p := newSlots(1)
 		enter := func() chan error {
 			entered := make(chan error, 1)
-			go func() { entered <- p.enter(t.Context(), t.Context(), party{}) }()
+			go func() { entered <- p.acquire(t.Context(), t.Context(), party{}) }()
 			return entered
 		}
 		first := enter()
@@ -480,17 +480,17 @@ func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
 		p.resize(3)
 		synctest.Wait()
 		if len(second)+len(third) != 2 {
-			t.Error("new places are not taken by those who wait")
+			t.Error("new slots are not taken by those who wait")
 		}
 		p.resize(1)
-		p.leave()
-		p.leave()
+		p.release()
+		p.release()
 		fourth := enter()
 		synctest.Wait()
 		if len(fourth) != 0 {
 			t.Error("a place that is no more was given away")
 		}
-		p.leave()
+		p.release()
 		synctest.Wait()
 		if len(fourth) != 1 {
 			t.Error("the last place was not given away")
@@ -626,8 +626,8 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Unreachable {
 				t.Errorf("got %+v, %v", p, err)
 			}
-			if p := w.keeper.places; p.free != p.max || len(p.turns) != 0 {
-				t.Errorf("places that are not given back: %+v", p)
+			if p := w.keeper.slots; p.free != p.max || len(p.turns) != 0 {
+				t.Errorf("slots that are not given back: %+v", p)
 			}
 		})
 	}

@@ -16,75 +16,13 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// An entry is a record as memory holds it, its text read. It does not change.
-type entry struct {
-	origin  robots.Origin
-	rec     store.Record
-	reading *reading // nil if the last answer was no text, or is listed without it
-
-	lasting atomic.Pointer[lasting] // nil: it has not been judged yet, or not for long
-}
-
-// lasting is a judgement that holds for a while, and the options that it rests on.
-type lasting struct {
-	Judgement
-	opts *Options
-}
-
-// entry makes the entry of a record. It shares the text with the others that have it.
-func (rs *readings) entry(origin robots.Origin, rec store.Record) *entry {
-	e := &entry{origin: origin, rec: rec, reading: rs.of(rec)}
-	if e.reading != nil {
-		e.rec.Body, e.rec.SHA256 = e.reading.text, e.reading.sha256
-	}
-	return e
-}
-
-// judge is Options.Judge, with the origin and its rules. It is on every request's
-// way, so what holds for a while is judged once.
-func (e *entry) judge(opts *Options, now time.Time) *Judgement {
-	now = now.Round(0) // wall time, as in Judge
-	if l := e.lasting.Load(); l != nil && l.opts == opts && now.Before(l.Until) && !now.Before(l.Policy.FetchedAt) {
-		return &l.Judgement
-	}
-	return e.judgeAnew(opts, now)
-}
-
-func (e *entry) judgeAnew(opts *Options, now time.Time) *Judgement {
-	l := &lasting{opts.Judge(e.rec, now), opts}
-	l.Policy.Origin = e.origin
-	if l.Policy.Outcome == Rules && e.reading != nil {
-		l.Policy.File = e.reading.file
-	}
-	if !l.Until.IsZero() {
-		e.lasting.Store(l)
-	}
-	return &l.Judgement
-}
-
-// entryOverhead is about what an entry costs besides its text and its rules:
-// the structs with their strings, and the cache's own.
-const entryOverhead = 1024
-
-// cost is twice the size of the entry: with the garbage collector's reserve, and
-// what the heap has no use for, the process grows by about as much, and the ceiling
-// is on that. A reading counts with each entry that has it: any of them may be the
-// last to keep it.
-func (e *entry) cost() int64 {
-	size := int64(entryOverhead + cap(e.rec.Body))
-	if e.reading != nil {
-		size += e.reading.file.Size()
-	}
-	return 2 * size
-}
-
-// A memory is a bounded shortcut to what the store holds. It may forget an
-// entry at any time, or not take it at all.
+// A memory is a bounded cache in front of the store. It may drop an entry at any
+// time, or refuse to take it.
 type memory struct {
 	seed  maphash.Seed
 	count atomic.Int64
 
-	// ristretto cannot be asked while it is being closed.
+	// ristretto must not be used while it is being closed.
 	mu     sync.RWMutex
 	closed bool
 	cache  *ristretto.Cache[uint64, *entry]
@@ -95,7 +33,7 @@ func newMemory(ceiling int64) (*memory, error) {
 	m := &memory{seed: maphash.MakeSeed()}
 	var err error
 	m.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *entry]{
-		// Ten counters for each entry that fits in are advised. They cost some
+		// ristretto advises ten counters for each entry that fits. They cost about
 		// three bytes each from the start, however few entries there are.
 		NumCounters: min(max(ceiling/(2*entryOverhead)*10, 1000), 10_000_000),
 		MaxCost:     ceiling,
@@ -105,7 +43,7 @@ func newMemory(ceiling int64) (*memory, error) {
 				m.count.Add(-1)
 			}
 		},
-		// Entries have no time to live that the cache would have to look after.
+		// Entries have no time to live for the cache to watch.
 		TtlTickerDurationInSec: math.MaxInt64 / int64(time.Second),
 	})
 	if err != nil {
@@ -114,8 +52,8 @@ func newMemory(ceiling int64) (*memory, error) {
 	return m, nil
 }
 
-// get returns nil if the origin is not held. Two origins with one hash push
-// each other out.
+// get returns nil if the origin is not held. Two origins with one hash displace
+// each other.
 func (m *memory) get(origin robots.Origin) *entry {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -137,13 +75,13 @@ func (m *memory) set(e *entry) {
 	}
 }
 
-// remove returns when get finds no entry of the origin that was set before.
+// remove returns once get no longer finds an entry of the origin that was set before.
 func (m *memory) remove(origin robots.Origin) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if !m.closed {
 		m.cache.Del(maphash.Comparable(m.seed, origin))
-		m.cache.Wait() // for one that the cache is still about to take
+		m.cache.Wait() // for an entry that the cache is still about to take
 	}
 }
 
@@ -156,66 +94,132 @@ func (m *memory) close() {
 	}
 }
 
-// A reading is a robots.txt and what it says. It does not change.
-type reading struct {
+// An entry is a record as memory holds it, with its text parsed. It does not change.
+type entry struct {
+	origin robots.Origin
+	rec    store.Record
+	parsed *parsedText // nil if the last answer was no text, or if it is listed without its text
+
+	cached atomic.Pointer[cachedAssessment] // nil until there is one that holds for a while
+}
+
+// A cachedAssessment holds for a while by the same options.
+type cachedAssessment struct {
+	assessment
+	opts *Options
+}
+
+// assess is Options.assess, with the origin and its rules. Every request calls it, so
+// it caches an assessment that holds for a while.
+func (e *entry) assess(opts *Options, now time.Time) *assessment {
+	now = now.Round(0) // wall time, as in Options.assess
+	if c := e.cached.Load(); c != nil && c.opts == opts && now.Before(c.until) && !now.Before(c.policy.FetchedAt) {
+		return &c.assessment
+	}
+	return e.assessAnew(opts, now)
+}
+
+func (e *entry) assessAnew(opts *Options, now time.Time) *assessment {
+	c := &cachedAssessment{opts.assess(e.rec, now), opts}
+	c.policy.Origin = e.origin
+	if c.policy.Outcome == Rules && e.parsed != nil {
+		c.policy.File = e.parsed.file
+	}
+	if !c.until.IsZero() {
+		e.cached.Store(c)
+	}
+	return &c.assessment
+}
+
+// entryOverhead is roughly what an entry costs besides its text and its rules: the
+// structs with their strings, and what the cache itself needs.
+const entryOverhead = 1024
+
+// cost is twice the size of the entry: the garbage collector lets the heap grow to
+// about twice what is in use, and the ceiling is on the process. A parsed text counts
+// in full with each entry that shares it, since any of them may be the last to hold it.
+func (e *entry) cost() int64 {
+	size := int64(entryOverhead + cap(e.rec.Body))
+	if e.parsed != nil {
+		size += e.parsed.file.Size()
+	}
+	return 2 * size
+}
+
+// A parsedText is a robots.txt with its parsed form. It does not change.
+type parsedText struct {
 	text   []byte
-	sha256 string // of the text, as its record has it
+	sha256 string // of text, as the record has it
 	file   *robots.File
 }
 
-// readings has a text that many origins serve, as those of one platform do, read and
-// in memory once. It keeps none alive: a reading goes with the last entry that has it.
-type readings struct {
-	mu   sync.Mutex
-	held map[string]weak.Pointer[reading] // by sha256
-	room int                              // for how many, before those that have gone are swept out
+// An interner keeps one parsed copy in memory of a text that many origins serve, as the
+// sites of one platform do. It keeps no text alive: a text goes with the last entry
+// that holds it.
+type interner struct {
+	mu      sync.Mutex
+	bySHA   map[string]weak.Pointer[parsedText]
+	sweepAt int // the number of texts at which those that are gone are swept out
 }
 
-// of returns the reading of a record's text; nil if it has none.
-func (rs *readings) of(rec store.Record) *reading {
+// minSweepAt is the least number of texts at which a sweep is worth its time.
+const minSweepAt = 1000
+
+// entry makes the entry of a record. It shares the text with all others that have it.
+func (in *interner) entry(origin robots.Origin, rec store.Record) *entry {
+	e := &entry{origin: origin, rec: rec, parsed: in.parse(rec)}
+	if e.parsed != nil {
+		e.rec.Body, e.rec.SHA256 = e.parsed.text, e.parsed.sha256
+	}
+	return e
+}
+
+// parse returns the parsed text of a record; nil if it has none.
+func (in *interner) parse(rec store.Record) *parsedText {
 	if rec.SHA256 == "" {
 		return nil
 	}
-	if r := rs.find(rec.SHA256); r.is(rec.Body) {
-		return r
+	if known := in.find(rec.SHA256); known.is(rec.Body) {
+		return known
 	}
-	return rs.keep(&reading{rec.Body, rec.SHA256, robots.Parse(rec.Body)})
+	return in.add(&parsedText{rec.Body, rec.SHA256, robots.Parse(rec.Body)})
 }
 
-func (rs *readings) find(sha256 string) *reading {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.held[sha256].Value()
+func (in *interner) find(sha256 string) *parsedText {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.bySHA[sha256].Value()
 }
 
-// keep returns r, or what was kept of the same text while r was being read.
-func (rs *readings) keep(r *reading) *reading {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	switch other := rs.held[r.sha256].Value(); {
-	case other.is(r.text):
+// add returns p, or the copy of the same text that was added while p was being parsed.
+func (in *interner) add(p *parsedText) *parsedText {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch other := in.bySHA[p.sha256].Value(); {
+	case other.is(p.text):
 		return other
 	case other == nil:
-		rs.sweep()
-		rs.held[r.sha256] = weak.Make(r)
+		in.sweep()
+		in.bySHA[p.sha256] = weak.Make(p)
 	}
-	return r
+	return p
 }
 
-// sweep makes room for another one. The map is made anew: it would never shrink.
-func (rs *readings) sweep() {
-	if len(rs.held) < rs.room {
+// sweep makes room for another text. It makes a new map, since a map never shrinks.
+func (in *interner) sweep() {
+	if len(in.bySHA) < in.sweepAt {
 		return
 	}
-	live := make(map[string]weak.Pointer[reading], len(rs.held)/2)
-	for sha256, r := range rs.held {
-		if r.Value() != nil {
-			live[sha256] = r
+	live := make(map[string]weak.Pointer[parsedText], len(in.bySHA)/2)
+	for sha256, p := range in.bySHA {
+		if p.Value() != nil {
+			live[sha256] = p
 		}
 	}
-	rs.held, rs.room = live, max(2*len(live), 1000)
+	in.bySHA, in.sweepAt = live, max(2*len(live), minSweepAt)
 }
 
-// is reports whether it is that text that was read; r may be nil. What others write
-// into a store may say anything of one origin, but nothing of another by its hash.
-func (r *reading) is(text []byte) bool { return r != nil && bytes.Equal(r.text, text) }
+// is reports whether p, which may be nil, is that very text. Its hash is not enough:
+// whoever writes into a shared store may say anything of one origin, but must not change
+// another by writing the hash of its text.
+func (p *parsedText) is(text []byte) bool { return p != nil && bytes.Equal(p.text, text) }

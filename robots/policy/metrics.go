@@ -76,7 +76,7 @@ func newMetrics(to prometheus.Registerer, held func() int64, kept store.Store) (
 	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies), to.Register(m.storeErrors), to.Register(m.lost))
 }
 
-func (m *metrics) fetched(got found) {
+func (m *metrics) fetched(got result) {
 	m.fetches.WithLabelValues(string(got.outcome)).Inc()
 	m.duration.Observe(got.took.Seconds())
 }

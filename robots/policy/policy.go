@@ -1,5 +1,8 @@
-// Package policy knows what an origin allows now: it fetches robots.txt, holds
-// what it says for its lifetime, and says what counts while it cannot be had.
+// Package policy knows what each origin allows now. A [Keeper] looks a policy up in
+// memory, then in the store, and fetches robots.txt when neither has one to go by:
+// once for all who wait for it. How long an answer counts, and what counts while
+// robots.txt is unreachable, follows from the record of the last fetches alone
+// (RFC 9309 2.3.1 and 2.4; freshness.go has the whole table).
 package policy
 
 import (
@@ -8,17 +11,17 @@ import (
 	"robotsproxy/robots"
 )
 
-// An Outcome is what came of looking for an origin's robots.txt. All but Rules
-// and None are also the reason of the verdicts that follow from them.
+// An Outcome is the result of looking for an origin's robots.txt. Each but Rules
+// and None is also the reason of the verdicts that follow from it.
 type Outcome string
 
 const (
 	None               Outcome = ""                    // nothing is known: disallowed
 	Rules              Outcome = "rules"               // its rules decide
 	Unavailable        Outcome = "unavailable"         // there is none: allowed
-	Unreachable        Outcome = "unreachable"         // it cannot be had: disallowed
-	UnreachableExpired Outcome = "unreachable_expired" // it could not be had for too long: allowed
-	Status             Outcome = "status"              // the operator's own word on its status
+	Unreachable        Outcome = "unreachable"         // it cannot be fetched: disallowed
+	UnreachableExpired Outcome = "unreachable_expired" // it has been unreachable for too long: allowed
+	Status             Outcome = "status"              // the operator has given its HTTP status a meaning
 )
 
 // A Policy is what an origin allows. It is never changed. The zero Policy
@@ -26,14 +29,14 @@ const (
 type Policy struct {
 	Origin  robots.Origin
 	Outcome Outcome
-	// AllowAll says what all outcomes but Rules come to: everything is allowed,
-	// or nothing is. Under Rules it is false and File decides.
+	// AllowAll says, for every outcome but Rules, whether everything is allowed or
+	// nothing. Under Rules it is false and File decides.
 	AllowAll bool
 	File     *robots.File // nil unless the outcome is Rules
-	Text     []byte       // what File was read from
-	SHA256   string       // of Text in hex
+	Text     []byte       // the text that File was parsed from
+	SHA256   string       // of Text, in hex
 
-	// Status is the HTTP status of the last answer or, while the robots.txt is
+	// Status is the HTTP status of the last answer or, while robots.txt is
 	// unreachable, of the last failure; 0: no response.
 	Status int
 	Cause  string // why the last fetch brought no text, for people; may be empty
@@ -42,4 +45,13 @@ type Policy struct {
 	ExpiresAt        time.Time
 	UnreachableSince time.Time // the first failed fetch since the last answer; zero: none has failed
 	NextTry          time.Time // when a fetch is tried again after a failure
+}
+
+// RefreshAt is when three quarters of the answer's lifetime have passed. From then on a
+// request starts a fetch in the background, so that a fault that passes before ExpiresAt
+// never shows.
+func (p *Policy) RefreshAt() time.Time { return refreshAt(p.FetchedAt, p.ExpiresAt) }
+
+func refreshAt(fetched, expires time.Time) time.Time {
+	return expires.Add(-expires.Sub(fetched) / 4)
 }

@@ -16,81 +16,87 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// rest is how long a store that could not be written to is left alone, how long
-// a write may take before the store counts as failing, and how long at most the
-// end waits for the store.
-const rest = 5 * time.Second
+const (
+	retryWriteAfter = 5 * time.Second // after a failed write
+	slowWriteAfter  = 5 * time.Second // a write that takes longer counts as failed
+	closeTimeout    = 5 * time.Second // for what is pending when records are closed
 
-// quiet is how long a store that failed must have done without a failure before the log
-// says that it is back: one that comes and goes would fill the log.
-const quiet = 10 * time.Second
+	// recoveryTime is how long a store that failed must work without a failure before
+	// the log says that it is back: one that comes and goes would fill the log.
+	recoveryTime = 10 * time.Second
+)
 
 // writeBatch is how many records are written at once: one transaction in SQLite.
 const writeBatch = 128
 
-// What may wait to be written before fetches wait too: few enough records that the end
-// writes them in time, and few enough bytes to keep them in memory while the store
-// fails.
+// What may be pending before fetches wait: few enough records to be written within
+// closeTimeout, and few enough bytes to be held in memory while the store fails.
 const (
 	maxPending      = 1024
 	maxPendingBytes = 8 << 20
 )
 
-// records is the store as a keeper uses it: one that may be slow or fail. What is
-// put is written in its own time, and found from the first moment.
+// A Leaser is a store that several processes share, on one machine or on many. It lets
+// one of them at a time ask an origin: until release is called, until that process has
+// ended, or for the length at most. held is false while another has the lease.
+type Leaser interface {
+	Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error)
+}
+
+// An expirer is a store that drops records by itself, that long after the lifetime of
+// their answers.
+type expirer interface{ SetKeep(length time.Duration) }
+
+// records is the store as a keeper uses it, which may be slow or fail. A record that is
+// put is found at once and written later.
 //
-// A slow store slows the fetches: none begins while too much waits to be written, so
-// that nothing is lost. A failing store slows nothing: fetches go on, and what waits
-// in vain is kept in memory as far as there is room, then given up, the oldest first.
-// What is given up is counted, and told when the store can be written to again or at
-// the end.
+// A slow store slows the fetches: none begins while too much is pending, so that nothing
+// is lost. A failing store slows nothing: fetches go on, and pending records stay in
+// memory as far as there is room. The oldest are then given up. They are counted, and the
+// log says how many when the store is back or when records are closed.
 type records struct {
-	store  store.Store
-	log    zerolog.Logger
-	errors *prometheus.CounterVec // of the store, by operation
-	lost   prometheus.Counter     // records that were given up
-	untold atomic.Int64           // those of them that the log has not said yet
-	// pending has what the store does not have yet. Without it an origin whose
+	store    store.Store
+	log      zerolog.Logger
+	errors   *prometheus.CounterVec // of the store, by operation
+	lost     prometheus.Counter     // records that were given up
+	unlogged atomic.Int64           // those of them that the log has not mentioned yet
+	// pending has what the store does not have yet. Without it, an origin whose
 	// policy memory does not take would be fetched for every request.
 	pending  *store.Memory
-	writing  chan struct{} // has a value while the store gets, or forgets, what is pending
-	failing  atomic.Bool   // since the last failure no write has begun and worked
-	away     atomic.Bool   // the log has said so, and not yet that it is back
+	writing  chan struct{} // has a value while pending records are written or forgotten
+	failing  atomic.Bool   // no write has begun and worked since the last failure
 	failures atomic.Int64  // so far
+	outage   atomic.Bool   // the log has said that the store fails, and not yet that it is back
 
-	mu    sync.Mutex
-	ended chan struct{} // closed when the write under way has ended, or takes too long; then there is another
-	calm  *time.Timer   // has the log say that the store is back
+	mu            sync.Mutex
+	writeEnded    chan struct{} // closed when a write has ended or is slow, then made anew
+	recoveryTimer *time.Timer   // until the log says that the store is back
 
 	ctx     context.Context // ends writing
 	cancel  context.CancelFunc
-	news    chan struct{} // has a value after a put
+	added   chan struct{} // has a value after a put
 	closing chan struct{}
 	closed  sync.Once
-	written chan struct{} // closed when nothing more will be
-}
-
-// An expirer is a store that drops records by itself: one whose answer's lifetime has
-// ended for that long.
-type expirer interface{ SetKeep(length time.Duration) }
-
-// setKeep tells the store how long records may be needed after their lifetime.
-func (r *records) setKeep(length time.Duration) {
-	if s, ok := r.store.(expirer); ok {
-		s.SetKeep(length)
-	}
+	stopped chan struct{} // closed when nothing more is written
 }
 
 func newRecords(s store.Store, log zerolog.Logger, m *metrics) *records {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &records{
 		store: s, log: log, errors: m.storeErrors, lost: m.lost, pending: store.NewMemory(math.MaxInt64),
-		ctx: ctx, cancel: cancel, ended: make(chan struct{}),
+		ctx: ctx, cancel: cancel, writeEnded: make(chan struct{}),
 		writing: make(chan struct{}, 1),
-		news:    make(chan struct{}, 1), closing: make(chan struct{}), written: make(chan struct{}),
+		added:   make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	go r.write()
+	go r.writeAll()
 	return r
+}
+
+// setKeep tells the store how long records may be needed after their lifetime.
+func (r *records) setKeep(length time.Duration) {
+	if s, ok := r.store.(expirer); ok {
+		s.SetKeep(length)
+	}
 }
 
 // get returns the origin's record, if there is one.
@@ -100,17 +106,17 @@ func (r *records) get(ctx context.Context, origin string) (store.Record, bool, e
 		return rec, true, nil
 	}
 	rec, ok, err := r.store.Get(ctx, origin)
-	return rec, ok, r.tried(ctx, getting, err)
+	return rec, ok, r.counted(ctx, getting, err)
 }
 
 // list is store.Store's List.
 func (r *records) list(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
 	pending, _ := r.pending.List(ctx, after, part, limit)
 	recs, err := r.store.List(ctx, after, part, limit)
-	if r.tried(ctx, listing, err) != nil {
+	if r.counted(ctx, listing, err) != nil {
 		return nil, err
 	}
-	recs = append(pending, recs...) // of two records of one origin, the pending one is first
+	recs = append(pending, recs...) // of two records of one origin, the pending one comes first
 	slices.SortStableFunc(recs, func(a, b store.Record) int { return strings.Compare(a.Origin, b.Origin) })
 	recs = slices.CompactFunc(recs, func(a, b store.Record) bool { return a.Origin == b.Origin })
 	return recs[:min(len(recs), limit)], nil
@@ -120,7 +126,7 @@ func (r *records) list(ctx context.Context, after, part string, limit int) ([]st
 func (r *records) versions(ctx context.Context, origin string) ([]store.Version, error) {
 	pending, _ := r.pending.Versions(ctx, origin)
 	versions, err := r.store.Versions(ctx, origin)
-	if r.tried(ctx, readingVersions, err) != nil || len(pending) == 0 {
+	if r.counted(ctx, readingVersions, err) != nil || len(pending) == 0 {
 		return versions, err
 	}
 	last := pending[0]
@@ -134,7 +140,7 @@ func (r *records) versions(ctx context.Context, origin string) ([]store.Version,
 	return slices.Insert(versions, 0, last), nil
 }
 
-// forget drops the origin's record. What it was is one of its versions still.
+// forget drops the origin's record. Its answer remains one of its versions.
 func (r *records) forget(ctx context.Context, origin string) error {
 	select {
 	case r.writing <- struct{}{}:
@@ -143,29 +149,29 @@ func (r *records) forget(ctx context.Context, origin string) error {
 		return ctx.Err()
 	}
 	if rec, ok, _ := r.pending.Get(ctx, origin); ok {
-		if err := r.store.Put(ctx, rec); r.tried(ctx, putting, err) != nil {
-			r.failed(ctx, err)
+		if err := r.store.Put(ctx, rec); r.counted(ctx, putting, err) != nil {
+			r.report(ctx, err)
 			r.lose(1)
 		}
 		r.pending.Forget(ctx, origin)
 	}
-	return r.tried(ctx, forgetting, r.store.Forget(ctx, origin))
+	return r.counted(ctx, forgetting, r.store.Forget(ctx, origin))
 }
 
-// room waits until what a fetch of the origin brings can be put: until not too much
-// waits to be written, and nothing of the origin does, which would be replaced. It
-// does not wait for a store that fails. The error is that of ctx, or errUnwanted when
-// unwanted ends.
-func (r *records) room(ctx, unwanted context.Context, origin string) error {
-	return r.wait(ctx, unwanted, func() bool {
+// awaitRoom waits until the result of a fetch of the origin can be put: until not too
+// much is pending, and no record of the origin is, which would be replaced. It does not
+// wait for a store that fails. The error is that of ctx, or errUnwanted if unwanted ends.
+func (r *records) awaitRoom(ctx, unwanted context.Context, origin string) error {
+	return r.await(ctx, unwanted, func() bool {
 		n, bytes := r.pending.Held()
 		return n < maxPending && bytes < maxPendingBytes && !r.isPending(origin)
 	})
 }
 
-// settled returns when nothing of the origin waits to be written, or in vain.
-func (r *records) settled(ctx context.Context, origin string) {
-	r.wait(ctx, ctx, func() bool { return !r.isPending(origin) })
+// awaitWritten waits until no record of the origin is pending. It does not wait for a
+// store that fails.
+func (r *records) awaitWritten(ctx context.Context, origin string) {
+	r.await(ctx, ctx, func() bool { return !r.isPending(origin) })
 }
 
 func (r *records) isPending(origin string) bool {
@@ -173,12 +179,12 @@ func (r *records) isPending(origin string) bool {
 	return is
 }
 
-// wait returns when done reports true after a write, or the store fails. The error is
-// that of ctx, or errUnwanted when unwanted ends.
-func (r *records) wait(ctx, unwanted context.Context, done func() bool) error {
+// await returns once done reports true or the store fails; it looks after each write.
+// The error is that of ctx, or errUnwanted if unwanted ends.
+func (r *records) await(ctx, unwanted context.Context, done func() bool) error {
 	for {
 		r.mu.Lock()
-		ended := r.ended
+		ended := r.writeEnded
 		r.mu.Unlock()
 		if r.failing.Load() || done() {
 			return nil
@@ -193,14 +199,14 @@ func (r *records) wait(ctx, unwanted context.Context, done func() bool) error {
 	}
 }
 
-// put has rec written soon.
+// put adds a record to those that are written in the background.
 func (r *records) put(rec store.Record) {
-	r.hold(rec)
-	r.wake()
+	r.addPending(rec)
+	r.wakeWriter()
 }
 
-// hold adds rec to what is pending. An answer that it replaces there is lost.
-func (r *records) hold(rec store.Record) {
+// addPending adds rec to the pending records. An answer that it replaces there is lost.
+func (r *records) addPending(rec store.Record) {
 	old, replaces, _ := r.pending.Get(r.ctx, rec.Origin)
 	if replaces && old.Status != 0 && (old.Status != rec.Status || old.SHA256 != rec.SHA256) {
 		r.lose(1)
@@ -209,7 +215,8 @@ func (r *records) hold(rec store.Record) {
 	r.trim()
 }
 
-// trim gives up what waits in vain for a store that fails and has no room.
+// trim gives up the oldest pending records for which there is no room while the store
+// fails.
 func (r *records) trim() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,53 +234,53 @@ func (r *records) trim() {
 // lose counts records that the store will not get.
 func (r *records) lose(n int) {
 	r.lost.Add(float64(n))
-	if r.untold.Add(int64(n)) == int64(n) {
+	if r.unlogged.Add(int64(n)) == int64(n) {
 		r.log.Warn().Msg("some policies are lost for the store: there is no room for all that wait for it")
 	}
 }
 
-func (r *records) wake() {
+func (r *records) wakeWriter() {
 	select {
-	case r.news <- struct{}{}:
+	case r.added <- struct{}{}:
 	default:
 	}
 }
 
-// close returns when all is written that can be.
+// close writes what is pending, as far as that is possible within closeTimeout.
 func (r *records) close() {
 	r.closed.Do(func() { close(r.closing) })
-	late := time.AfterFunc(rest, r.cancel)
-	<-r.written
-	late.Stop()
+	timeout := time.AfterFunc(closeTimeout, r.cancel)
+	<-r.stopped
+	timeout.Stop()
 	r.cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.calm != nil {
-		r.calm.Stop()
+	if r.recoveryTimer != nil {
+		r.recoveryTimer.Stop()
 	}
 }
 
-// write writes what is pending until the end.
-func (r *records) write() {
-	defer close(r.written)
-	defer r.tellLoss()
+// writeAll writes pending records until records are closed.
+func (r *records) writeAll() {
+	defer close(r.stopped)
+	defer r.logLosses()
 	for closing := false; ; {
-		found, kept := r.keepOldest()
+		found, written := r.writeOldest()
 		switch {
 		case !found && closing:
 			return
 		case !found:
 			select {
-			case <-r.news:
+			case <-r.added:
 			case <-r.closing:
 				closing = true
 			}
-		case kept:
+		case written:
 		case closing:
 			return
 		default:
 			select {
-			case <-time.After(rest):
+			case <-time.After(retryWriteAfter):
 			case <-r.closing:
 				closing = true
 			}
@@ -281,52 +288,52 @@ func (r *records) write() {
 	}
 }
 
-// tellLoss says at the end how much the store has not got.
-func (r *records) tellLoss() {
+// logLosses has the log say at the end how many records the store has not got.
+func (r *records) logLosses() {
 	left, _ := r.pending.Held()
 	r.lost.Add(float64(left))
-	if n := r.untold.Add(int64(left)); n > 0 {
+	if n := r.unlogged.Add(int64(left)); n > 0 {
 		r.log.Error().Int64("lost", n).Msg("policies could not be kept before the end; they are fetched again when somebody asks for them")
 	}
 }
 
-// keepOldest writes a batch of records, if any are pending, and reports whether
+// writeOldest writes a batch of pending records, if there are any, and reports whether
 // that worked.
-func (r *records) keepOldest() (found, kept bool) {
+func (r *records) writeOldest() (found, written bool) {
 	r.writing <- struct{}{}
 	defer func() { <-r.writing }()
 	recs := r.pending.Oldest(writeBatch)
 	if len(recs) == 0 {
 		return false, false
 	}
-	if r.keep(r.ctx, recs...) {
+	if r.write(r.ctx, recs...) {
 		return true, true
 	}
-	for _, rec := range recs { // it may be one alone that cannot be written
-		if len(recs) == 1 || !r.keep(r.ctx, rec) {
-			r.pending.Get(r.ctx, rec.Origin) // the others come first now
+	for _, rec := range recs { // perhaps only one of them cannot be written
+		if len(recs) == 1 || !r.write(r.ctx, rec) {
+			r.pending.Get(r.ctx, rec.Origin) // makes it the youngest: the others come first now
 			return true, false
 		}
 	}
 	return true, true
 }
 
-// errSlow is a write that takes longer than rest.
-var errSlow = fmt.Errorf("writing has taken more than %v", rest)
+// errSlow is a write that takes longer than slowWriteAfter.
+var errSlow = fmt.Errorf("writing has taken more than %v", slowWriteAfter)
 
-// keep writes records that are pending, and reports whether that worked.
-func (r *records) keep(ctx context.Context, recs ...store.Record) bool {
-	defer r.wakeFetches()
+// write writes pending records, and reports whether that worked.
+func (r *records) write(ctx context.Context, recs ...store.Record) bool {
+	defer r.wakeWaiting()
 	before := r.failures.Load()
-	slow := time.AfterFunc(rest, func() { r.failed(ctx, errSlow) })
+	slow := time.AfterFunc(slowWriteAfter, func() { r.report(ctx, errSlow) })
 	err := r.guardedPut(ctx, recs)
 	slow.Stop()
-	if r.tried(ctx, putting, err) != nil {
-		r.failed(ctx, err)
+	if r.counted(ctx, putting, err) != nil {
+		r.report(ctx, err)
 		return false
 	}
-	// A full disk can be read: only this says that it is full no more. What began before
-	// the last failure says nothing.
+	// Only a write proves that the store is back: a full disk can still be read. And only
+	// one that began after the last failure.
 	if r.failures.Load() == before && r.failing.Swap(false) {
 		r.recovered(before)
 	}
@@ -336,45 +343,47 @@ func (r *records) keep(ctx context.Context, recs ...store.Record) bool {
 	return true
 }
 
-// recovered has the log say that the store is back, unless it fails again too soon.
+// recovered has the log say that the store is back, unless it fails again within
+// recoveryTime.
 func (r *records) recovered(failures int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.calm != nil {
-		r.calm.Stop()
+	if r.recoveryTimer != nil {
+		r.recoveryTimer.Stop()
 	}
-	r.calm = time.AfterFunc(quiet, func() {
-		if r.failures.Load() != failures || !r.away.Swap(false) {
+	r.recoveryTimer = time.AfterFunc(recoveryTime, func() {
+		if r.failures.Load() != failures || !r.outage.Swap(false) {
 			return
 		}
 		line := r.log.Info()
-		if n := r.untold.Swap(0); n > 0 {
+		if n := r.unlogged.Swap(0); n > 0 {
 			line.Int64("lost", n)
 		}
 		line.Msg("policies can be kept again")
 	})
 }
 
-// guardedPut is the store's Put, in which a panic over what a site has sent is an error.
+// guardedPut is the store's Put. A panic, which something that a site has sent may cause,
+// becomes an error.
 func (r *records) guardedPut(ctx context.Context, recs []store.Record) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			crash(r.log, cause).Msg("a policy could not be written by a fault of the program; please report this")
+			logPanic(r.log, cause).Msg("a policy could not be written by a fault of the program; please report this")
 			err = errCrashed
 		}
 	}()
 	return r.store.Put(ctx, recs...)
 }
 
-// wakeFetches has the fetches that wait for room look again.
-func (r *records) wakeFetches() {
+// wakeWaiting has all who await something look again.
+func (r *records) wakeWaiting() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(r.ended)
-	r.ended = make(chan struct{})
+	close(r.writeEnded)
+	r.writeEnded = make(chan struct{})
 }
 
-// An operation is what a store is asked to do, as metrics call it.
+// An operation is a call of the store, as metrics name it.
 type operation string
 
 const (
@@ -388,37 +397,25 @@ const (
 
 var operations = []operation{getting, putting, listing, forgetting, readingVersions, leasing}
 
-// tried counts the error that came of an operation, if there is one, and returns it.
-func (r *records) tried(ctx context.Context, op operation, err error) error {
+// counted counts the error of an operation, if there is one, and returns it.
+func (r *records) counted(ctx context.Context, op operation, err error) error {
 	if err != nil && ctx.Err() == nil { // else it is no error of the store
 		r.errors.WithLabelValues(string(op)).Inc()
 	}
 	return err
 }
 
-// failed logs the first error of reading or writing since the log last said that
-// policies can be kept.
-func (r *records) failed(ctx context.Context, err error) {
+// report marks the store as failing. It logs the first error since the log last said
+// that policies can be kept.
+func (r *records) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // then it is no error of the store
 	}
 	r.failures.Add(1)
 	r.failing.Store(true)
-	if !r.away.Swap(true) {
+	if !r.outage.Swap(true) {
 		r.log.Error().Err(err).Msg("policies cannot be kept; going on with those in memory and fetching the others")
 	}
 	r.trim()
-	r.wakeFetches()
-}
-
-// newer reports whether a is of a later fetch than b. What is from the future
-// was written by a clock that was wrong.
-func newer(a, b store.Record, now time.Time) bool {
-	switch {
-	case a.FetchedAt.Equal(b.FetchedAt):
-		return a.Failures > b.Failures
-	case a.FetchedAt.After(now) || b.FetchedAt.After(now):
-		return b.FetchedAt.After(a.FetchedAt)
-	}
-	return a.FetchedAt.After(b.FetchedAt)
+	r.wakeWaiting()
 }

@@ -34,7 +34,7 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 		}
 		broken.unreadable.Store(false)
 		broken.unwritable.Store(false)
-		time.Sleep(rest + quiet)
+		time.Sleep(retryWriteAfter + recoveryTime)
 		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
@@ -56,12 +56,12 @@ func TestLogOfAStoreThatComesAndGoes(t *testing.T) {
 		for i := range 100 {
 			broken.unwritable.Store(i%2 == 0)
 			w.keeper.Policy(t.Context(), someOrigin(i), Sender{})
-			time.Sleep(quiet - 2*time.Second)
+			time.Sleep(recoveryTime - 2*time.Second)
 		}
 		if n, m := w.logged("policies cannot be kept"), w.logged("can be kept again"); n != 1 || m != 0 {
 			t.Errorf("logged %d and %d times:\n%s", n, m, w.log)
 		}
-		time.Sleep(quiet)
+		time.Sleep(recoveryTime)
 		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
@@ -124,7 +124,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("listed %+v, %v", known, err)
 		}
 		full.unwritable.Store(false)
-		time.Sleep(rest + quiet)
+		time.Sleep(retryWriteAfter + recoveryTime)
 		if n := w.logged("can be kept again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}
@@ -163,7 +163,7 @@ func TestEndDoesNotWaitForAStoreThatHangs(t *testing.T) {
 		w.ask()
 		begun := time.Now()
 		w.stop()
-		if took := time.Since(begun); took != rest {
+		if took := time.Since(begun); took != closeTimeout {
 			t.Errorf("closing took %v", took)
 		}
 	})
@@ -197,7 +197,7 @@ func TestFailingStoreIsNotWaitedFor(t *testing.T) {
 		most time.Duration // that all fetches take
 	}{
 		"full":  {func(w *world) store.Store { b := w.breakStore(); b.unwritable.Store(true); return b }, 10 * time.Second},
-		"hangs": {func(w *world) store.Store { return lockedStore{w.breakStore(), day} }, 10*time.Second + rest},
+		"hangs": {func(w *world) store.Store { return lockedStore{w.breakStore(), day} }, 10*time.Second + slowWriteAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -233,7 +233,7 @@ func TestWhatWasLostIsToldAfterAFailure(t *testing.T) {
 		w.askMany(manyLong)
 		lost := int(w.count("robotsproxy_store_lost_total"))
 		full.unwritable.Store(false)
-		time.Sleep(rest + quiet)
+		time.Sleep(retryWriteAfter + recoveryTime)
 		recs, err := full.List(t.Context(), "", "", 2*manyLong)
 		if err != nil || lost == 0 || len(recs) != manyLong-lost {
 			t.Errorf("%d kept and %d lost of %d, %v", len(recs), lost, manyLong, err)
@@ -313,7 +313,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 		for i := range 3 {
 			w.keeper.Policy(t.Context(), someOrigin(i), Sender{})
 		}
-		time.Sleep(2 * rest)
+		time.Sleep(2 * retryWriteAfter)
 		if recs, err := w.store.List(t.Context(), "", "", 3); len(recs) != 2 || err != nil {
 			t.Errorf("kept %+v, %v", recs, err)
 		}

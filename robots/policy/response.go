@@ -16,36 +16,36 @@ import (
 	"robotsproxy/robots"
 )
 
-// read returns the text of a response, up to max_bytes of it.
+// read returns the text of a response, max_bytes of it at most.
 func (v *visit) read(resp *http.Response) ([]byte, error) {
-	plain, err := decoded(resp)
+	plain, err := decode(resp)
 	if err != nil {
 		return nil, err
 	}
 	return Read(plain, v.opts.MaxBytes)
 }
 
-// Read reads of a robots.txt what counts: at most max octets, without a last line that
-// they cut. The errors are those of r.
+// Read reads the part of a robots.txt that counts: at most max octets, without a last
+// line that is cut there. The errors are those of r.
 func Read(r io.Reader, max int64) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, max+1)) // one more tells whether the last line is cut
+	body, err := io.ReadAll(io.LimitReader(r, max+1)) // one octet more tells whether the last line is cut
 	if err != nil {
 		return nil, err
 	}
-	return bytes.Clone(robots.Cut(body, max)), nil // without what ReadAll holds in reserve
+	return bytes.Clone(robots.Cut(body, max)), nil // without the spare capacity of ReadAll
 }
 
-// decoded is the body as text. No encoding is asked for, but some servers know
-// nothing else than gzip, and some name in Content-Encoding what is none (the
-// character set): those are read as they come.
-func decoded(resp *http.Response) (io.Reader, error) {
+// decode returns the body as text. No fetch asks for a coding, but some servers send
+// gzip all the same. Others name something else in Content-Encoding, such as the character
+// set: their bodies are read as they come.
+func decode(resp *http.Response) (io.Reader, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header.Values("Content-Encoding"), ",")))
 	switch coding {
 	case "gzip", "x-gzip":
 		packed := &budgeted{resp.Body, maxOverhead}
 		body := bufio.NewReader(packed)
 		if _, err := body.Peek(1); err == io.EOF {
-			return body, nil // 204 and other empty ones
+			return body, nil // a 204 or another empty body
 		}
 		member, err := gzip.NewReader(body)
 		return &members{packed, body, member}, err
@@ -60,12 +60,11 @@ func decoded(resp *http.Response) (io.Reader, error) {
 	return resp.Body, nil
 }
 
-// maxOverhead is how many octets of gzip may come beyond those that they yield. What
-// can be made smaller takes less, and all else little more; a header may hold 64 KiB
-// of what says nothing.
+// maxOverhead is how many octets of gzip may come beyond those that they yield. Data that
+// does not compress grows only a little, but a header may hold 64 KiB that yield nothing.
 const maxOverhead = 128 << 10
 
-// A budgeted reader fails where more is read than its budget, to which others may add.
+// A budgeted reader fails once its budget is used up. Others may add to the budget.
 type budgeted struct {
 	io.Reader
 	left int
@@ -80,8 +79,8 @@ func (b *budgeted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// members reads gzip as gzip(1) does: member after member (RFC 1952 2.2), and
-// zeros after one are padding. What it yields earns budget for what it reads.
+// members reads gzip as gzip(1) does: member after member (RFC 1952 2.2), with zeros
+// after a member as padding. Each octet that it yields adds one to the budget for reading.
 type members struct {
 	packed *budgeted
 	body   *bufio.Reader
@@ -95,7 +94,7 @@ func (m *members) Read(p []byte) (int, error) {
 		m.packed.left += n
 		if n > 0 || err != io.EOF {
 			if err == io.EOF {
-				err = nil // it is met again below
+				err = nil // the next Read finds it again
 			}
 			return n, err
 		}
@@ -105,7 +104,7 @@ func (m *members) Read(p []byte) (int, error) {
 	}
 }
 
-// next begins the member that follows; io.EOF if none does.
+// next begins the next member; io.EOF if there is none.
 func (m *members) next() error {
 	for {
 		first, err := m.body.Peek(1)
@@ -119,9 +118,9 @@ func (m *members) next() error {
 	}
 }
 
-// lifetime is how long an answer with this header counts: its Cache-Control
-// max-age within the bounds, or ttl. s-maxage is for shared caches of pages
-// and Expires depends on the origin's clock, so neither is looked at.
+// lifetime is how long an answer with this header counts: its Cache-Control max-age
+// within min_ttl and max_ttl, or ttl. It ignores s-maxage, which is for shared caches of
+// pages, and Expires, which depends on the origin's clock.
 func (o Options) lifetime(h http.Header) time.Duration {
 	lifetime, given := min(o.TTL, o.MaxTTL), false
 	for name, value := range directives(strings.Join(h.Values("Cache-Control"), ",")) {
@@ -138,22 +137,22 @@ func (o Options) lifetime(h http.Header) time.Duration {
 	return lifetime
 }
 
-// deltaSeconds reads RFC 9111 1.2.2: digits alone, and more of them than can
-// be counted are a very long time.
+// deltaSeconds parses delta-seconds of RFC 9111 1.2.2: digits alone. A number that is too
+// large counts as the largest.
 func deltaSeconds(s string) (time.Duration, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
 	}
-	const longest = math.MaxInt64 / int64(time.Second)
+	const maxSeconds = math.MaxInt64 / int64(time.Second)
 	seconds, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || seconds > longest {
-		seconds = longest
+	if err != nil || seconds > maxSeconds {
+		seconds = maxSeconds
 	}
 	return time.Duration(seconds) * time.Second, true
 }
 
-// directives yields the names, in lower case, and arguments of a Cache-Control
-// value: RFC 9111 5.2. A comma within a quoted string does not end one.
+// directives yields the names, in lower case, and the arguments of a Cache-Control
+// value: RFC 9111 5.2. A comma within a quoted string does not end a directive.
 func directives(s string) func(yield func(name, value string) bool) {
 	return func(yield func(name, value string) bool) {
 		for s != "" {
@@ -183,8 +182,8 @@ func cutDirective(s string) (directive, rest string) {
 	return s, ""
 }
 
-// unquote takes the quotes off a quoted string. What was escaped in it stays
-// so, as no number needs it.
+// unquote removes the quotes of a quoted string. It leaves escapes, which no number
+// needs.
 func unquote(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		return s[1 : len(s)-1]

@@ -7,120 +7,121 @@ import (
 	"sync"
 )
 
-// A party is who has one turn at a time for places: the requests of one identity from
-// one address. Nothing that clients choose freely tells parties apart, or one of them
-// could have as many turns as it wants.
+// A party has one turn at a time for a slot: the requests of one identity from one
+// address. Nothing that clients choose freely tells parties apart, or a client could
+// take as many turns as it wants.
 type party struct {
 	client   netip.Prefix
 	identity string
 }
 
-// party is that of a sender. An IPv6 client counts by its /64, all of which is its own.
+// party is the sender's party. An IPv6 client counts by its /64, since it may use all
+// of that.
 func (s *Sender) party() party {
 	addr := s.Client.Unmap()
 	bits := 64
 	if addr.Is4() {
 		bits = 32
 	}
-	client, _ := addr.Prefix(bits) // of no client, the zero Prefix
+	client, _ := addr.Prefix(bits) // of the zero Addr: the zero Prefix
 	return party{client, s.Identity}
 }
 
-// places bound how many fetches are under way. Each that becomes free goes to
-// another of the parties that wait, in turn, so that a bot with thousands of new
-// origins, or of dead ones, does not have the others wait for all of them. The
-// fetches of one party are first come, first served.
-type places struct {
+// slots bound how many fetches run at once. A slot that becomes free goes to the
+// waiting parties in turn, so that a bot with thousands of new or dead origins does not
+// make the others wait for all of them. Within a party it is first come, first served.
+type slots struct {
 	mu      sync.Mutex
 	max     int
-	free    int                       // not above 0 while anyone waits; below it while too many are taken
-	turns   []party                   // those who wait, the next one in front
-	waiting map[party][]chan struct{} // closed when there is a place
+	free    int                       // at most 0 while anyone waits; negative while more than max are in use
+	turns   []party                   // those that wait, the next one first
+	waiting map[party][]chan struct{} // closed when a slot is granted
 }
 
-func newPlaces(n int) *places {
-	return &places{max: n, free: n, waiting: make(map[party][]chan struct{})}
+func newSlots(n int) *slots {
+	return &slots{max: n, free: n, waiting: make(map[party][]chan struct{})}
 }
 
-// enter takes a place, which leave gives back. The error is that of ctx, or
-// errUnwanted if that has ended before there was a place.
-func (p *places) enter(ctx, unwanted context.Context, by party) error {
-	turn, ok := p.queue(by)
+// acquire waits for a slot, which the caller must release. The error is that of ctx, or
+// errUnwanted if unwanted ends first.
+func (s *slots) acquire(ctx, unwanted context.Context, by party) error {
+	granted, ok := s.acquireOrQueue(by)
 	if ok {
 		return nil
 	}
 	var err error
 	select {
-	case <-turn:
+	case <-granted:
 		return nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-unwanted.Done():
 		err = errUnwanted
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := slices.Index(p.waiting[by], turn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.waiting[by], granted)
 	if i < 0 {
-		p.pass() // it has come meanwhile
-	} else if p.waiting[by] = slices.Delete(p.waiting[by], i, i+1); len(p.waiting[by]) == 0 {
-		delete(p.waiting, by)
-		p.turns = slices.DeleteFunc(p.turns, func(other party) bool { return other == by })
+		s.handOver() // it was granted meanwhile
+	} else if s.waiting[by] = slices.Delete(s.waiting[by], i, i+1); len(s.waiting[by]) == 0 {
+		delete(s.waiting, by)
+		s.turns = slices.DeleteFunc(s.turns, func(other party) bool { return other == by })
 	}
 	return err
 }
 
-// queue takes a place if one is free, or else a turn.
-func (p *places) queue(by party) (turn chan struct{}, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.free > 0 {
-		p.free--
+// acquireOrQueue takes a slot if one is free; else it queues, and granted is closed when
+// the party has a slot.
+func (s *slots) acquireOrQueue(by party) (granted chan struct{}, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free > 0 {
+		s.free--
 		return nil, true
 	}
-	turn = make(chan struct{})
-	if len(p.waiting[by]) == 0 {
-		p.turns = append(p.turns, by)
+	granted = make(chan struct{})
+	if len(s.waiting[by]) == 0 {
+		s.turns = append(s.turns, by)
 	}
-	p.waiting[by] = append(p.waiting[by], turn)
-	return turn, false
+	s.waiting[by] = append(s.waiting[by], granted)
+	return granted, false
 }
 
-func (p *places) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pass()
+func (s *slots) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handOver()
 }
 
-// resize changes how many places there are. Those that are taken stay so.
-func (p *places) resize(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free += n - p.max
-	p.max = n
-	for p.free > 0 && len(p.turns) > 0 {
-		p.free--
-		p.next()
+// resize changes how many slots there are. Those in use stay so.
+func (s *slots) resize(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free += n - s.max
+	s.max = n
+	for s.free > 0 && len(s.turns) > 0 {
+		s.free--
+		s.grant()
 	}
 }
 
-// pass gives a place back, or to whose turn it is. The caller holds the lock.
-func (p *places) pass() {
-	if p.free < 0 || len(p.turns) == 0 {
-		p.free++
+// handOver passes a slot on to the next party, or frees it. The caller holds the lock.
+func (s *slots) handOver() {
+	if s.free < 0 || len(s.turns) == 0 {
+		s.free++
 		return
 	}
-	p.next()
+	s.grant()
 }
 
-// next gives a place to whose turn it is.
-func (p *places) next() {
-	by := p.turns[0]
-	p.turns = p.turns[1:]
-	close(p.waiting[by][0])
-	if p.waiting[by] = p.waiting[by][1:]; len(p.waiting[by]) == 0 {
-		delete(p.waiting, by)
+// grant gives a slot to the party whose turn it is. The caller holds the lock.
+func (s *slots) grant() {
+	by := s.turns[0]
+	s.turns = s.turns[1:]
+	close(s.waiting[by][0])
+	if s.waiting[by] = s.waiting[by][1:]; len(s.waiting[by]) == 0 {
+		delete(s.waiting, by)
 	} else {
-		p.turns = append(p.turns, by)
+		s.turns = append(s.turns, by)
 	}
 }

@@ -122,7 +122,7 @@ func (s *soak) step() {
 		synctest.Wait()
 		time.Sleep(time.Duration(s.random.Int64N(2000)) * time.Millisecond)
 		s.stop()
-		m.learn(s.site.ended())
+		m.update(s.site.ended())
 		s.site.asked()
 		s.start()
 	case 2:
@@ -148,7 +148,7 @@ func (s *soak) ask(origin robots.Origin, m *model) {
 		s.t.Errorf("%v: asking took %v, want %+v", origin, time.Since(asked), want)
 	}
 	if want.waits {
-		m.learn(s.site.ended())
+		m.update(s.site.ended())
 		fetched := want.fetches
 		want = m.judge(time.Now())
 		want.fetches = fetched
@@ -164,7 +164,7 @@ func (s *soak) ask(origin robots.Origin, m *model) {
 	time.Sleep(s.opts.FetchTimeout + time.Second) // for a refresh
 	synctest.Wait()
 	if !want.waits {
-		m.learn(s.site.ended())
+		m.update(s.site.ended())
 	}
 	if n := s.site.asked(); n > 1 || (n == 1) != want.fetches {
 		s.t.Errorf("%v: %d fetches, want %+v; model %+v", origin, n, want, m)
@@ -224,7 +224,7 @@ func (m *model) judge(now time.Time) expected {
 }
 
 // learn takes in how a fetch ended; nil if there was none.
-func (m *model) learn(e *ending) {
+func (m *model) update(e *ending) {
 	switch {
 	case e == nil:
 	case e.outcome != Unreachable && !(e.ofRequest && m.last != nil && m.last.outcome == Rules):

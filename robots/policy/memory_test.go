@@ -24,37 +24,37 @@ func recordOf(i int, text string) store.Record {
 
 // A thousand origins with one robots.txt take the room of one.
 func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
-	rs := new(readings)
+	in := new(interner)
 	text := strings.Repeat("User-agent: *\nDisallow: /private\n", 1000)
 	entries := make([]*entry, 1000)
 	var group sync.WaitGroup
 	for i := range entries {
-		group.Go(func() { entries[i] = rs.entry(someOrigin(i), recordOf(i, text)) })
+		group.Go(func() { entries[i] = in.entry(someOrigin(i), recordOf(i, text)) })
 	}
 	group.Wait()
 	for i, e := range entries {
-		if e.reading != entries[0].reading || &e.rec.Body[0] != &entries[0].rec.Body[0] {
-			t.Fatalf("entry %d has a reading of its own", i)
+		if e.parsed != entries[0].parsed || &e.rec.Body[0] != &entries[0].rec.Body[0] {
+			t.Fatalf("entry %d has a parsed text of its own", i)
 		}
 		if e.rec.Origin != someOrigin(i).String() {
 			t.Fatalf("entry %d is of %s", i, e.rec.Origin)
 		}
 	}
-	if other := rs.entry(exampleOrg, recordOf(1, "User-agent: *\nDisallow: /\n")); other.reading.file.Extent() != robots.Nothing {
+	if other := in.entry(exampleOrg, recordOf(1, "User-agent: *\nDisallow: /\n")); other.parsed.file.Extent() != robots.Nothing {
 		t.Error("another text is read as the same")
 	}
 }
 
 // Of two flights that read one text at once, both go on with the first one's.
 func TestTextIsKeptOnce(t *testing.T) {
-	rs := new(readings)
+	in := new(interner)
 	rec := recordOf(1, "User-agent: *\nDisallow: /private\n")
-	read := func() *reading { return &reading{slices.Clone(rec.Body), rec.SHA256, robots.Parse(rec.Body)} }
-	first := rs.keep(read())
-	if second := rs.keep(read()); second != first {
+	read := func() *parsedText { return &parsedText{slices.Clone(rec.Body), rec.SHA256, robots.Parse(rec.Body)} }
+	first := in.add(read())
+	if second := in.add(read()); second != first {
 		t.Error("the second is kept, too")
 	}
-	if third := rs.of(rec); third != first {
+	if third := in.parse(rec); third != first {
 		t.Error("it is read again")
 	}
 }
@@ -65,12 +65,12 @@ func TestWrongHashSharesNothing(t *testing.T) {
 	forged := recordOf(2, "User-agent: *\nAllow: /\n")
 	forged.SHA256 = honest.SHA256
 	for _, order := range [][]store.Record{{honest, forged}, {forged, honest}} {
-		rs := new(readings)
+		in := new(interner)
 		kept := make([]*entry, len(order))
 		for i, rec := range order {
-			kept[i] = rs.entry(exampleOrg, rec)
+			kept[i] = in.entry(exampleOrg, rec)
 			want := robots.Parse(rec.Body).Extent()
-			if got := kept[i].reading.file.Extent(); got != want || string(kept[i].rec.Body) != string(rec.Body) {
+			if got := kept[i].parsed.file.Extent(); got != want || string(kept[i].rec.Body) != string(rec.Body) {
 				t.Errorf("%q reads as %v, want %v", rec.Body, got, want)
 			}
 		}
@@ -78,22 +78,22 @@ func TestWrongHashSharesNothing(t *testing.T) {
 	}
 }
 
-// A reading goes with the last entry that has it, and what is left of it soon after;
+// A parsed text goes with the last entry that has it, and what is left of it soon after;
 // what an entry has stays.
-func TestReadingGoesWithItsLastEntry(t *testing.T) {
-	rs := new(readings)
+func TestParsedTextGoesWithItsLastEntry(t *testing.T) {
+	in := new(interner)
 	rec := recordOf(0, "User-agent: *\nDisallow: /kept\n")
-	kept := rs.entry(exampleOrg, rec)
+	kept := in.entry(exampleOrg, rec)
 	for i := range 20_000 {
-		rs.entry(someOrigin(i), recordOf(i, "User-agent: *\nDisallow: /"+strconv.Itoa(i)+"\n"))
+		in.entry(someOrigin(i), recordOf(i, "User-agent: *\nDisallow: /"+strconv.Itoa(i)+"\n"))
 		if i%500 == 0 {
 			runtime.GC()
 		}
-		if len(rs.held) > 5000 {
-			t.Fatalf("%d texts are held after %d", len(rs.held), i)
+		if len(in.bySHA) > 5000 {
+			t.Fatalf("%d texts are held after %d", len(in.bySHA), i)
 		}
 	}
-	if again := rs.entry(someOrigin(1), rec); again.reading != kept.reading {
+	if again := in.entry(someOrigin(1), rec); again.parsed != kept.parsed {
 		t.Error("the text that an entry has is read again")
 	}
 }
