@@ -31,7 +31,7 @@ unit:
 	CGO_ENABLED=1 go test -race -timeout 90m ./...
 
 e2e:
-	cd test && CGO_ENABLED=1 ROBOTSPROXY_TEST_RACE=1 go test -race -timeout 90m ./e2e ./architecture
+	cd test && CGO_ENABLED=1 ROBOTSPROXY_TEST_RACE=1 go test -race -parallel 4 -timeout 90m ./e2e ./architecture
 
 configs:
 	cd test && go test -timeout 30m ./configs

@@ -18,6 +18,7 @@ import (
 )
 
 func TestHealthAndCA(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nothing": 404} {
 		if status, body := w.get(path, "rebound.example"); status != want {
@@ -32,6 +33,7 @@ func TestHealthAndCA(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, series := range []string{ // from the start, or the rate of what comes first is lost
 		`robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"}`,
@@ -80,6 +82,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestMetricsOfErrors(t *testing.T) {
+	t.Parallel()
 	w := start(t, `overrides: [{origin: "*://*", verdict: allow}]
 upstream: {deny: [192.0.2.1], response_header_timeout: 300ms, ca_file: ORIGINS}
 https: {passthrough: [127.0.0.1]}
@@ -120,6 +123,7 @@ cache: {store: redis, redis_url: "redis://`+deadAddress+`"}`)
 }
 
 func TestVerdictOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "https", shop(), nil)
 	asked := "/api/v1/verdict?url=" + url.QueryEscape(o.URL+"/products/1")
@@ -144,6 +148,7 @@ func TestVerdictOfTheAPI(t *testing.T) {
 }
 
 func TestPolicyOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	asked := "/api/v1/policy?origin=" + url.QueryEscape(o.URL)
@@ -165,6 +170,7 @@ func TestPolicyOfTheAPI(t *testing.T) {
 }
 
 func TestPoliciesOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.ask("/api/v1/policies").want(t, "policies", "[]", "next", nil)
 	var origins []string
@@ -217,6 +223,7 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 // Whoever pages sees each origin that stays once and in order, whatever comes and goes
 // meanwhile and wherever policies are kept.
 func TestPagesWhileOriginsComeAndGo(t *testing.T) {
+	t.Parallel()
 	redis := newRedis(t)
 	redis.start()
 	for name, config := range map[string]string{"sqlite": "", "none": "cache: {store: none}", "redis": redis.config()} {
@@ -266,6 +273,7 @@ func TestPagesWhileOriginsComeAndGo(t *testing.T) {
 }
 
 func TestErrorsOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for path, want := range map[string]int{
 		"/api/v1/verdict":                               400,
@@ -306,6 +314,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 }
 
 func TestHistoryAndForgettingOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var text atomic.Value
 	text.Store("User-agent: *\nDisallow: /a\n")
@@ -359,6 +368,7 @@ func TestHistoryAndForgettingOfTheAPI(t *testing.T) {
 }
 
 func TestWrongMethods(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for request, allow := range map[string]string{
 		"POST /api/v1/verdict?url=http://a.example/":     "GET, HEAD",

@@ -123,6 +123,7 @@ Disallow: /private
 // Whatever goes wrong, by whatever door, the client is told so in a form that it
 // understands.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1")
 	page := func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/dies" {
@@ -160,6 +161,7 @@ func (o *origin) port() string {
 
 // What takes too long is told too, as soon as it has.
 func TestAnswersInTime(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1", "upstream: {connect_timeout: 1s, response_header_timeout: 300ms, insecure: ['127.0.0.1']}", "# ORIGINS")
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	sites := map[string]*origin{"http": newOrigin(t, "http", hang, nil), "https": newOrigin(t, "https", hang, nil)}
@@ -381,6 +383,7 @@ var doorways = []struct {
 }
 
 func TestAnswersAtTheDoor(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1")
 	for _, d := range doorways {
 		t.Run(d.name, func(t *testing.T) {
@@ -391,6 +394,7 @@ func TestAnswersAtTheDoor(t *testing.T) {
 
 // A client that may not use the proxy hears it at every door.
 func TestAnswersToForeignClients(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1", "clients: {allow: [127.0.0.2]}")
 	site := newOrigin(t, "http", says(""), nil)
 	for _, request := range []string{
@@ -416,6 +420,7 @@ func TestAnswersToForeignClients(t *testing.T) {
 
 // A client without the right password hears it at every door that leads on.
 func TestAnswersWithoutCredentials(t *testing.T) {
+	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("sesame"), bcrypt.MinCost)
 	must(t, err)
 	htpasswd := filepath.Join(t.TempDir(), "htpasswd")
@@ -474,6 +479,7 @@ func (w *world) wantDoorAnswers(request string, m mishap) {
 
 // Inside a tunnel, too, there are requests that make no sense.
 func TestAnswersInsideTunnels(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1")
 	for scheme, site := range map[string]*origin{"http": newOrigin(t, "http", says(""), nil), "https": newOrigin(t, "https", says(""), nil)} {
 		host := site.Listener.Addr().String()
@@ -525,6 +531,7 @@ func (w *world) secure(conn net.Conn) net.Conn {
 // A request with a body that is refused leaves its connection in a state that
 // the client can tell: either the next request is answered, or there is an end.
 func TestRefusedBodies(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1")
 	for _, scheme := range []string{"http", "https"} {
 		site := newOrigin(t, scheme, shop(), nil)
@@ -598,6 +605,7 @@ func (w *world) postRefused(conn net.Conn, site string, size int, chunked bool) 
 
 // Over HTTP/2 a refused body ends its stream and nothing else.
 func TestRefusedBodiesOverHTTP2(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1")
 	site := newOrigin(t, "h2", shop(), nil)
 	client := w.client(true)
@@ -624,6 +632,7 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 
 // What a site and a client write stays text, in whatever format it is told.
 func TestHostileTextStaysText(t *testing.T) {
+	t.Parallel()
 	const (
 		rule = `/*"><script>alert('rule')</script>\"`
 		path = `/a"><script>alert('rule')</script>\"?<img/src=x>&amp;</dd>` + "\xff\xe2\x80\xa8\xe4\xbd\xa0"

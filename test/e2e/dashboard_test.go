@@ -39,7 +39,7 @@ func newBrowser(t *testing.T) context.Context {
 		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(filepath.Join(profile, "data")),
 		chromedp.NoInheritEnv, chromedp.Env("PATH="+os.Getenv("PATH"), "HOME="+profile, "TZ=UTC"),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE 127.0.0.3"),
 	)...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
@@ -207,6 +207,7 @@ func (p *tab) wantDecisions(want ...string) {
 }
 
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	for name, test := range map[string]func(t *testing.T, browser context.Context){
 		"decisions": decisionsAsTheyAreMade,
@@ -313,7 +314,10 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 
 // A stream that breaks is told of, and goes on by itself where it was.
 func streamThatBreaks(t *testing.T, browser context.Context) {
-	w := start(t, dashboardConfig)
+	w := newWorld(t, dashboardConfig)
+	// No other test takes a port of this address while the program is away.
+	w.runWith("--listen", "127.0.0.3:0", "--admin-listen", "127.0.0.3:0")
+	t.Cleanup(w.stop)
 	site := newOrigin(t, "http", shop(), nil)
 	p := w.openAt(browser, "http://"+w.admin+"/")
 	w.curl(site.URL + "/products/1")
@@ -585,6 +589,7 @@ func (p *tab) screenshot(file string) {
 }
 
 func TestDashboardFiles(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for path, want := range map[string]string{"/": "text/html", "/dashboard/main.js": "text/javascript", "/dashboard/style.css": "text/css", "/dashboard/icon.svg": "image/svg+xml"} {
 		resp, err := http.Get("http://" + w.admin + path)

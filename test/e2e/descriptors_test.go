@@ -14,6 +14,7 @@ import (
 // A proxy that has no descriptor left for a connection says so of itself. No origin is
 // taken for unreachable, by it or by another of its fleet, and the admin server answers.
 func TestFleetOfWhichOneIsOutOfDescriptors(t *testing.T) {
+	t.Parallel()
 	const places, many = 32, 38 // of 64 descriptors, half are for connections
 	server := newRedis(t)
 	server.start()
@@ -75,6 +76,7 @@ func TestFleetOfWhichOneIsOutOfDescriptors(t *testing.T) {
 
 // Clients and origins that are idle make room for others.
 func TestIdleConnectionsLeaveTheirDescriptors(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.files = 64
 	w.run()

@@ -48,6 +48,7 @@ func gallery(t *testing.T, sites int) (first string) {
 // A browser leaves connections that it has opened ahead. If it trusts the CA, that is
 // counted apart, and nobody is warned of it.
 func TestBrowserThatTrustsTheCA(t *testing.T) {
+	t.Parallel()
 	certutil, err := exec.LookPath("certutil")
 	if err != nil {
 		t.Skip("there is no certutil; install the package libnss3-tools, as make deps does")
@@ -78,6 +79,7 @@ func TestBrowserThatTrustsTheCA(t *testing.T) {
 }
 
 func TestBrowserThatDistrustsTheCA(t *testing.T) {
+	t.Parallel()
 	w := start(t, noBackground, `upstream: {ca_file: ORIGINS, insecure: ["127.0.0.*"]}`)
 	page := w.browse(gallery(t, 1)+"/", w.throughProxy()...)
 	if strings.Contains(page, "the gallery is here") {

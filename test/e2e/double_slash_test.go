@@ -12,6 +12,7 @@ import (
 // python's http.server, as many another, answers 404 to what is asked of it in absolute
 // form.
 func TestDoubleSlashOfPythonsServer(t *testing.T) {
+	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is missing: install python3")

@@ -48,6 +48,7 @@ func wantEcho(t *testing.T, conn io.ReadWriter, word string) {
 // What goes on when SIGTERM comes may end: slow downloads, tunnels, WebSockets and
 // streams.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	const long = 16 << 20 // more than lies on the way between two processes
 	echo := echoSite(t)
 	w := start(t, `shutdown_grace: 10m

@@ -24,6 +24,7 @@ import (
 )
 
 func TestRefusalSaysWhy(t *testing.T) {
+	t.Parallel()
 	w := start(t, "name: front-1")
 	for _, scheme := range []string{"http", "h2"} {
 		o := newOrigin(t, scheme, shop(), nil)
@@ -45,6 +46,7 @@ func TestRefusalSaysWhy(t *testing.T) {
 }
 
 func TestOriginsOwn403IsPassedOn(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "h2", shop(), func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "members only", http.StatusForbidden)
@@ -56,6 +58,7 @@ func TestOriginsOwn403IsPassedOn(t *testing.T) {
 }
 
 func TestBodiesComeWhole(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	body := []byte(strings.Repeat("0123456789abcdef\n", 300_000))
 	file := filepath.Join(t.TempDir(), "upload")
@@ -87,6 +90,7 @@ var (
 )
 
 func TestScrapyObeys(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	plain, secure := newOrigin(t, "http", shop(), shopPage), newOrigin(t, "h2", shop(), shopPage)
 	found := w.scrapy("ExampleBot/1.0 (+https://example.org/bot)", plain.URL+"/,"+secure.URL+"/")
@@ -113,6 +117,7 @@ func TestScrapyObeys(t *testing.T) {
 }
 
 func TestScrapyIsRefusedAsAnotherBot(t *testing.T) {
+	t.Parallel()
 	w := start(t, "default_identity: {product_tokens: [GreedyBot]}")
 	o := newOrigin(t, "https", shop(), nil)
 	if got := w.scrapy("ExampleBot/1.0", o.URL+"/")[o.URL+"/"]; got.Status != 403 {
@@ -122,6 +127,7 @@ func TestScrapyIsRefusedAsAnotherBot(t *testing.T) {
 }
 
 func TestRobotsIsFetchedOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "h2", shop(), nil)
 	args := []string{"--parallel", "--parallel-max", "20", "-A", "ExampleBot/1.0"}
@@ -141,6 +147,7 @@ func TestRobotsIsFetchedOnce(t *testing.T) {
 }
 
 func TestRestartFetchesNothing(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "https", shop(), nil)
 	for range 3 {
@@ -161,6 +168,7 @@ func TestRestartFetchesNothing(t *testing.T) {
 }
 
 func TestCheckSharesTheDataDirectory(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	w.curl(o.URL + "/products/1")
@@ -172,6 +180,7 @@ func TestCheckSharesTheDataDirectory(t *testing.T) {
 }
 
 func TestTwoProxiesShareTheDataDirectory(t *testing.T) {
+	t.Parallel()
 	first, second := start(t), start(t)
 	second.stop()
 	second.dir = first.dir
@@ -188,6 +197,7 @@ func TestTwoProxiesShareTheDataDirectory(t *testing.T) {
 }
 
 func TestDamagedPoliciesAreSetAside(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	w.curl(o.URL + "/products/1")
@@ -212,6 +222,7 @@ func TestDamagedPoliciesAreSetAside(t *testing.T) {
 }
 
 func TestStoreNone(t *testing.T) {
+	t.Parallel()
 	w := start(t, "cache: {store: none}")
 	o := newOrigin(t, "http", shop(), nil)
 	w.curl(o.URL + "/products/1")
@@ -225,6 +236,7 @@ func TestStoreNone(t *testing.T) {
 }
 
 func TestUnreachableRobotsRefuseEverything(t *testing.T) {
+	t.Parallel()
 	w := start(t, "upstream: {connect_timeout: 5s}", "# ORIGINS is not trusted")
 	fails := newOrigin(t, "http", func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "", http.StatusInternalServerError) }, nil)
 	dies := newOrigin(t, "http", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil)
@@ -251,6 +263,7 @@ func TestUnreachableRobotsRefuseEverything(t *testing.T) {
 }
 
 func TestSiteWithoutRobotsAllowsEverything(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "h2", http.NotFound, nil)
 	if r := w.curl(o.URL + "/cart"); r.status != 200 {
@@ -264,6 +277,7 @@ func TestSiteWithoutRobotsAllowsEverything(t *testing.T) {
 }
 
 func TestSiteChangesItsMind(t *testing.T) {
+	t.Parallel()
 	w := start(t, "robots: {ttl: 100ms, min_ttl: 1ms}")
 	var closed atomic.Bool
 	o := newOrigin(t, "http", func(rw http.ResponseWriter, _ *http.Request) {
@@ -286,6 +300,7 @@ func TestSiteChangesItsMind(t *testing.T) {
 }
 
 func TestHostsAreComparedByMeaning(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	_, port, _ := net.SplitHostPort(o.Listener.Addr().String())
@@ -302,6 +317,7 @@ func TestHostsAreComparedByMeaning(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, scheme := range []string{"http", "h2"} {
 		l, err := net.Listen("tcp6", "[::1]:0")
@@ -319,6 +335,7 @@ func TestIPv6(t *testing.T) {
 
 // Some clients ask for https:// as they do for http://, without a tunnel.
 func TestHTTPSWithoutATunnel(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "h2", shop(), nil)
 	for path, want := range map[string]string{"/products/1": "HTTP/1.1 200 ", "/cart": "HTTP/1.1 403 "} {
@@ -331,6 +348,7 @@ func TestHTTPSWithoutATunnel(t *testing.T) {
 }
 
 func TestInsecureHosts(t *testing.T) {
+	t.Parallel()
 	w := start(t, "upstream: {insecure: ['127.0.0.*']} # ORIGINS is not trusted")
 	o := newOrigin(t, "h2", shop(), nil)
 	if r := w.curl(o.URL + "/products/1"); r.status != 200 {
@@ -341,6 +359,7 @@ func TestInsecureHosts(t *testing.T) {
 
 // What an origin sends arrives as it comes, also when the rest never does.
 func TestPiecesArriveAsTheyCome(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, door := range doors {
 		for _, length := range []string{"", "10"} {
@@ -378,6 +397,7 @@ func TestPiecesArriveAsTheyCome(t *testing.T) {
 // An answer to HEAD that has a body is one of many things that the libraries
 // grumble about.
 func TestEveryLineOfTheLogIsJSON(t *testing.T) {
+	t.Parallel()
 	w := start(t, "log: {level: debug}", "limits: {header_timeout: 100ms}")
 	o := newOrigin(t, "http", shop(), func(rw http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(rw).Hijack()
@@ -395,6 +415,7 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 }
 
 func TestDecisionLine(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "https", shop(), nil)
 	body := w.curl("-A", "ShopBot-Image/2.0", o.URL+"/products/7?x=<y>").body
@@ -414,6 +435,7 @@ func TestDecisionLine(t *testing.T) {
 }
 
 func TestNoCredentialsInTheLog(t *testing.T) {
+	t.Parallel()
 	w := start(t, "log: {level: debug}")
 	plain, secure := newOrigin(t, "http", shop(), nil), newOrigin(t, "h2", shop(), nil)
 	for _, o := range []*origin{plain, secure} {
@@ -461,6 +483,7 @@ func (w *world) raw(text string) string {
 }
 
 func TestDecisionsThatAreLogged(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		decisions string
 		want      []string
@@ -481,6 +504,7 @@ func TestDecisionsThatAreLogged(t *testing.T) {
 }
 
 func TestClientsThatMayUseTheProxy(t *testing.T) {
+	t.Parallel()
 	w := start(t, "clients: {allow: [192.0.2.0/24, '::1/128']}")
 	o := newOrigin(t, "http", shop(), nil)
 	r := w.curl(o.URL + "/products/1")
@@ -496,6 +520,7 @@ func TestClientsThatMayUseTheProxy(t *testing.T) {
 }
 
 func TestDefaultIdentity(t *testing.T) {
+	t.Parallel()
 	const agent = "ShopBot/2.0 (+https://shopbot.example/)"
 	w := start(t, "default_identity: {product_tokens: [ShopBot-Image, GreedyBot], user_agent: '"+agent+"', from: bot@shopbot.example}")
 	robotsAgent := make(chan string, 1)
@@ -520,6 +545,7 @@ func TestDefaultIdentity(t *testing.T) {
 // it does not know or want, as they are and not as the site's robots.txt is. No client frees
 // the site so for the others.
 func TestNoClientFreesASiteForOthers(t *testing.T) {
+	t.Parallel()
 	for name, client := range map[string][]string{
 		"a long name":       {"-A", strings.Repeat("x", 20<<10)},
 		"a name it bans":    {"-A", "BadBot/1.0"},
@@ -551,6 +577,7 @@ func TestNoClientFreesASiteForOthers(t *testing.T) {
 
 // A site that knows its bots has rules for them, and 403 for the rest.
 func TestSiteThatTurnsUnknownBotsAway(t *testing.T) {
+	t.Parallel()
 	w := start(t, "robots: {ttl: 400ms, min_ttl: 1ms}")
 	var known atomic.Bool
 	known.Store(true)
@@ -574,6 +601,7 @@ func TestSiteThatTurnsUnknownBotsAway(t *testing.T) {
 
 // A site that sends gzip without end and nothing in it is read for a moment.
 func TestSiteThatSendsEmptyGzip(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var b bytes.Buffer
 	must(t, gzip.NewWriter(&b).Close())
@@ -597,6 +625,7 @@ func TestSiteThatSendsEmptyGzip(t *testing.T) {
 // A client with many names and many new sites has one turn at a time for a fetch, as
 // any other has.
 func TestManyNamesHaveOneTurn(t *testing.T) {
+	t.Parallel()
 	const names = 30
 	w := start(t, "robots: {max_fetches: 1, fetch_timeout: 2m}")
 	fetches, next := make(chan string, names+2), make(chan struct{}, names+2)
@@ -633,6 +662,7 @@ func TestManyNamesHaveOneTurn(t *testing.T) {
 
 // What is an answer to haste leaves a good copy where it is, and is none for long.
 func TestSiteThatAnswersTooManyRequests(t *testing.T) {
+	t.Parallel()
 	w := start(t, "robots: {ttl: 300ms, min_ttl: 50ms, max_ttl: 1h, retry_min: 20ms, retry_max: 40ms}")
 	var busy atomic.Bool
 	answer := func(rw http.ResponseWriter, r *http.Request) {
@@ -657,6 +687,7 @@ func TestSiteThatAnswersTooManyRequests(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
+	t.Parallel()
 	report := start(t, "default_identity: {mode: report}")
 	o := newOrigin(t, "https", shop(), nil)
 	if r := report.curl(o.URL + "/cart"); r.status != 200 || r.header["Proxy-Status"] != nil {
@@ -677,6 +708,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestClientWithoutTheCA(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "https", shop(), nil)
 	for range 3 {
@@ -698,6 +730,7 @@ func TestClientWithoutTheCA(t *testing.T) {
 }
 
 func TestConnectionsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	w := start(t, "log: {decisions: none}")
 	before, _ := strconv.Atoi(w.metric("go_goroutines"))
 	for _, door := range doors {

@@ -58,6 +58,7 @@ func (m *machine) curl(proxy string, args ...string) string {
 // A client on another machine is not led to what listens on this one's loopback, the
 // admin server above all; a client on this machine is, by whatever address of it.
 func TestOtherMachinesAreNotLedToLoopback(t *testing.T) {
+	t.Parallel()
 	far := newMachine(t)
 	w := newWorld(t, "clients: {allow: [0.0.0.0/0]}", "https: {mode: tunnel}")
 	w.runWith("--listen", far.to+":0", "--admin-listen", "127.0.0.1:0")

@@ -56,6 +56,7 @@ func (s *redisServer) config() string {
 }
 
 func TestFleetFetchesRobotsOnce(t *testing.T) {
+	t.Parallel()
 	server := newRedis(t)
 	server.start()
 	first, second := start(t, server.config()), start(t, server.config())
@@ -88,6 +89,7 @@ func TestFleetFetchesRobotsOnce(t *testing.T) {
 // A proxy that is killed while it fetches for all holds up the others for no
 // longer than fetch_timeout and a little.
 func TestFleetOutlivesOneOfIt(t *testing.T) {
+	t.Parallel()
 	server := newRedis(t)
 	server.start()
 	config := server.config() + "\nrobots: {fetch_timeout: 5s}"
@@ -118,6 +120,7 @@ func TestFleetOutlivesOneOfIt(t *testing.T) {
 }
 
 func TestRedisIsAwayAtFirst(t *testing.T) {
+	t.Parallel()
 	server := newRedis(t)
 	w := start(t, server.config(), "log: {decisions: none}")
 	o := newOrigin(t, "http", shop(), nil)

@@ -34,6 +34,7 @@ func (w *world) becomes(url string, status int, reason string) reply {
 // The life of two sites, one with and one without a good copy, in milliseconds
 // instead of days.
 func TestSitesThatFailForLong(t *testing.T) {
+	t.Parallel()
 	const robots = "robots: {ttl: 500ms, min_ttl: 1ms, max_ttl: 500ms, retry_min: 20ms, retry_max: 40ms, "
 	w := start(t, robots+"disallow_for: 1h, allow_after: 1h}")
 	var text atomic.Value // "": the site fails

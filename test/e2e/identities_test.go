@@ -58,6 +58,7 @@ Disallow: /news
 // The API takes from a whole User-Agent the token that the proxy takes, and judges as an
 // identity what the proxy judges as that identity.
 func TestOneBotOneVerdict(t *testing.T) {
+	t.Parallel()
 	w := start(t, fiveIdentities)
 	o := newOrigin(t, "http", says(fiveRobots), nil)
 	asked := 0
@@ -127,6 +128,7 @@ var fiveBots = []bot{
 // Five bots and two of no identity go to one site through one proxy, and each is
 // judged by what the site says to it.
 func TestFiveBots(t *testing.T) {
+	t.Parallel()
 	w := start(t, fiveIdentities)
 	for _, door := range doors {
 		site := newNotingOrigin(t, door.origin, says(fiveRobots))
@@ -268,6 +270,7 @@ func (o *notingOrigin) take() []*http.Request {
 
 // What is judged first counts: identity, override, mode off, /robots.txt, policy.
 func TestOrderOfJudging(t *testing.T) {
+	t.Parallel()
 	plain := newOrigin(t, "http", says("User-agent: *\nDisallow: /private"), nil)
 	trusted := newOrigin(t, "h2", func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "", http.StatusInternalServerError) }, nil)
 	closed := newOrigin(t, "https", says(""), nil)
@@ -355,6 +358,7 @@ overrides:
 // TestBotsInBrowsersClothes has bots that borrow a browser's User-Agent meet the rules
 // that a site wrote for them.
 func TestBotsInBrowsersClothes(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	const engine = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko"
 	bots := map[string]string{

@@ -67,6 +67,7 @@ func (e *events) want(url string) (id string, d object) {
 }
 
 func TestDecisionsOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t, `identities: [{name: robot, match: {user_agents: ["Robot*"]}}]`)
 	w.ask("/api/v1/decisions").want(t, "decisions", "[]")
 	o := newOrigin(t, "http", shop(), nil)
@@ -120,6 +121,7 @@ func TestDecisionsOfTheAPI(t *testing.T) {
 }
 
 func TestActivityOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	for _, path := range []string{"/products/1", "/products/2", "/cart"} {
@@ -148,6 +150,7 @@ func TestActivityOfTheAPI(t *testing.T) {
 }
 
 func TestRulesOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", says("User-agent: *\nDisallow: /a\nDisallow: /b\n\nUser-agent: Robot\nDisallow: /\n"), nil)
 	for _, path := range []string{"/a1", "/a2", "/b", "/c"} {
@@ -189,6 +192,7 @@ func TestRulesOfTheAPI(t *testing.T) {
 }
 
 func TestIdentitiesOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := start(t, `identities:
   - {name: images, match: {users: [secret-user]}, product_tokens: [ExampleBot-Image, ExampleBot], user_agent: Example/1, from: a@example.org}
   - {name: new, match: {clients: [192.0.2.1]}, mode: report}`)

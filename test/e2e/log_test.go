@@ -16,6 +16,7 @@ import (
 
 // Nobody has to read the log for requests to be answered.
 func TestLogThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	resume := w.log.pause()
@@ -51,6 +52,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 
 // A reader of the log that leaves does not end the program.
 func TestLogWhoseReaderLeaves(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
 	w.log.leave()
@@ -68,6 +70,7 @@ func TestLogWhoseReaderLeaves(t *testing.T) {
 
 // At SIGHUP the log goes on in a new file, also where the configuration is invalid.
 func TestLogIsRotated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "log")
 	w.command = exec.Command(program, "serve", "--config", w.config, "--data-dir", w.dir, "--log-file", file,

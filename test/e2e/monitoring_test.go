@@ -48,6 +48,7 @@ func busy(t *testing.T) *world {
 }
 
 func TestPromtoolAcceptsMetrics(t *testing.T) {
+	t.Parallel()
 	_, text := busy(t).metrics()
 	must(t, promtool("", text, "check", "metrics"))
 }
@@ -84,6 +85,7 @@ func readAlerts(t *testing.T) alertFile {
 }
 
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	must(t, promtool(prometheusFolder, "", "check", "rules", "alerts.yml"))
 	must(t, promtool(prometheusFolder, "", "test", "rules", "alerts_test.yml"))
 	names, _ := busy(t).metrics()
@@ -97,6 +99,7 @@ func TestAlerts(t *testing.T) {
 
 // An alert that fires wrongly, or that never fires, must fail alerts_test.yml.
 func TestAlertTestsNoticeBrokenAlerts(t *testing.T) {
+	t.Parallel()
 	tests, err := os.ReadFile(filepath.Join(prometheusFolder, "alerts_test.yml"))
 	must(t, err)
 	run := func(t *testing.T, file alertFile) error {
@@ -143,6 +146,7 @@ func wantExposed(t *testing.T, where, expr string, names []string) {
 }
 
 func TestGrafanaDashboard(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "configs", "grafana", "robotsproxy.json"))
 	must(t, err)
 	type query struct {
@@ -206,6 +210,7 @@ func TestGrafanaDashboard(t *testing.T) {
 
 // What the operator says of Go's collector counts.
 func TestCollectorsRoom(t *testing.T) {
+	t.Parallel()
 	mostAtFirst := 60e6 // octets of memory
 	if isRaceBuild {
 		mostAtFirst *= 3

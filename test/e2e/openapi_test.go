@@ -133,6 +133,7 @@ func (d *description) wantAllSeen() {
 
 // Every answer that openapi.json describes is had, and is as it says.
 func TestAnswersAreAsDescribed(t *testing.T) {
+	t.Parallel()
 	d := describe(t)
 	w := start(t, `identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report}]`)
 	var text atomic.Value

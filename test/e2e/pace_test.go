@@ -81,6 +81,7 @@ func spiders(t *testing.T, n int, ask func(i int) (client *http.Client, url, age
 // Fifty spiders of three identities visit one site through one proxy. Those of each
 // identity take turns.
 func TestFiftySpiders(t *testing.T) {
+	t.Parallel()
 	const delay = 200 * time.Millisecond
 	w := start(t, `identities:
   - {name: texts, match: {user_agents: ["Text*"]}, product_tokens: [TextBot], user_agent: TextBot/1.0}
@@ -134,6 +135,7 @@ func TestFiftySpiders(t *testing.T) {
 // One whose turn comes too late is told so, at whatever door, and the site does not
 // see it.
 func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
 	w := start(t, "pace: {max_wait: 1s}")
 	for _, door := range doors {
 		site := newOrigin(t, door.origin, says("User-agent: OwnBot\nUser-agent: *\nRequest-rate: 1/1m\nDisallow: /private\n"), nil)
@@ -175,6 +177,7 @@ func TestTooManyRequests(t *testing.T) {
 
 // What a 429 says is true, and names the mend.
 func TestWhatTooManyRequestsSays(t *testing.T) {
+	t.Parallel()
 	w := start(t, "pace: {max_wait: 1s}")
 	if lines := w.log.lines(`"level":"warn"`, "robotsproxy.yaml:1:18: pace.max_wait: 1s is shorter than max_crawl_delay (1m0s)"); len(lines) != 1 {
 		t.Errorf("warned of a short max_wait: %q; the log:\n%s", lines, w.log)
@@ -202,6 +205,7 @@ func TestWhatTooManyRequestsSays(t *testing.T) {
 // once, twice. It gets all pages of a site that states a Crawl-delay of 20 seconds. All
 // times but Scrapy's own are a fiftieth of the true ones.
 func TestScrapyWaitsForItsTurns(t *testing.T) {
+	t.Parallel()
 	w := start(t, fmt.Sprintf("pace: {max_wait: %v}", pace.Defaults().MaxWait/50))
 	var links strings.Builder
 	for i := range 7 {
@@ -225,6 +229,7 @@ func TestScrapyWaitsForItsTurns(t *testing.T) {
 
 // A site that asks for a pause has it.
 func TestRetryAfterOfTheSite(t *testing.T) {
+	t.Parallel()
 	w := start(t, `identities: [{name: other, match: {user_agents: ["Other*"]}}]`)
 	var answers atomic.Int64
 	s := &starts{by: func(*http.Request) string { return "" }, begun: time.Now()}
@@ -263,6 +268,7 @@ func TestRetryAfterOfTheSite(t *testing.T) {
 }
 
 func TestMaxInFlight(t *testing.T) {
+	t.Parallel()
 	w := start(t, "pace: {max_in_flight: 2}")
 	var now, most atomic.Int64
 	two := make(chan struct{}) // closed when there are two at once
@@ -290,6 +296,7 @@ func TestMaxInFlight(t *testing.T) {
 // A tunnel that is never read takes a turn too, and is one request for as long as it
 // is open.
 func TestPacedTunnels(t *testing.T) {
+	t.Parallel()
 	w := start(t, "https: {mode: tunnel}\npace: {max_wait: 1s}")
 	site := newOrigin(t, "https", says("User-agent: *\nCrawl-delay: 50\n"), nil)
 	if r := w.curl("--cacert", w.origins, site.URL+"/1"); r.status != 200 {
@@ -302,6 +309,7 @@ func TestPacedTunnels(t *testing.T) {
 
 // A client that leaves makes room at once, at whatever door, and is in the log.
 func TestLeavingSpider(t *testing.T) {
+	t.Parallel()
 	w := start(t, "pace: {max_crawl_delay: 40m, max_wait: 1h}") // room for one that waits
 	for scheme, h2 := range map[string]bool{"http": false, "https": false, "h2": true} {
 		t.Run(scheme, func(t *testing.T) { leaveWhileWaiting(t, w.in(t), scheme, w.client(h2)) })
@@ -345,6 +353,7 @@ func leaveWhileWaiting(t *testing.T, w *world, scheme string, client *http.Clien
 
 // Fifty clients of two proxies that share a Redis come to a site as if through one.
 func TestFleetKeepsThePace(t *testing.T) {
+	t.Parallel()
 	server := newRedis(t)
 	server.start()
 	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
@@ -365,6 +374,7 @@ func TestFleetKeepsThePace(t *testing.T) {
 // When Redis dies each proxy goes on alone, with what it knows of its own turns. As
 // there are two, each waits twice the delay.
 func TestFleetOutlivesRedis(t *testing.T) {
+	t.Parallel()
 	server := newRedis(t)
 	server.start()
 	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
@@ -413,6 +423,7 @@ func TestFleetOutlivesRedis(t *testing.T) {
 }
 
 func TestRunTakesTurns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "pace: {max_wait: 1s}")
 	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 50\n"), nil)
 	e := w.errand(nil, curlCommand(site.URL+"/1", site.URL+"/2")...)

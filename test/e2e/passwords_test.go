@@ -14,6 +14,7 @@ import (
 // Somebody guesses thousands of passwords from one address: a client at another one
 // is checked between two of them. All the guesses would take minutes.
 func TestGuessersDelayNobodyElse(t *testing.T) {
+	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), 11)
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "htpasswd")

@@ -41,6 +41,7 @@ func (w *world) runCommand(args ...string) string {
 // Wherever the words of sites and clients are shown, they are text; where they are
 // data, they are whole.
 func TestForeignWordsAreSafeToShow(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "http", says("User-agent: *\n"+hostileRule+"\n"), nil)
 	url := site.URL + hostilePath

@@ -22,6 +22,7 @@ func (w *world) readOnly(args ...string) (out, log string, code int) {
 // Where the data directory cannot be written, what is there is used, and what is
 // learnt is kept in memory alone. A server does not start.
 func TestReadOnlyDataDirectory(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	const said = "the data directory cannot be written"
 	for name, known := range map[string]bool{"with policies and a CA": true, "empty": false} {

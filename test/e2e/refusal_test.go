@@ -35,6 +35,7 @@ const (
 // at the line of the site's own robots.txt.
 
 func TestWhyByCurl(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, scheme := range []string{"http", "h2"} {
 		site := newOrigin(t, scheme, shop(), nil)
@@ -88,6 +89,7 @@ func (w *world) wantGrounds(site *origin, g grounds) {
 }
 
 func TestWhyByTheLog(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "https", shop(), nil)
 	w.curl("-A", refusedAgent, site.URL+refusedPath)
@@ -110,6 +112,7 @@ const noBackground = `overrides:
   - {origin: "http://*.googleapis.com", verdict: disallow}`
 
 func TestWhyByABrowser(t *testing.T) {
+	t.Parallel()
 	w := start(t, noBackground)
 	site := newOrigin(t, "http", shop(), nil)
 	page := w.browse(site.URL+refusedPath, append(w.throughProxy(), "--user-agent="+refusedAgent)...)
@@ -136,6 +139,7 @@ func (w *world) readPage(page string) grounds {
 // The proxy's own page in a browser says as whom that browser would be judged,
 // and hands out the CA.
 func TestOwnPageInABrowser(t *testing.T) {
+	t.Parallel()
 	w := start(t, `identities: [{name: people, match: {user_agents: ["*HeadlessChrome*"]}, product_tokens: [PeopleBot, OldBot]}]`)
 	ca, err := os.ReadFile(w.caFile())
 	must(t, err)
@@ -157,6 +161,7 @@ func TestOwnPageInABrowser(t *testing.T) {
 
 // What the own page tells a user to type works as it stands.
 func TestCommandsOfTheOwnPage(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "https", shop(), nil)
 	text := w.curl("--noproxy", "*", "http://"+w.proxy+"/").body
@@ -260,6 +265,7 @@ func (w *world) browseFrom(home, url string, args ...string) string {
 // TestWildcardsThatTakeTooLong has a site whose robots.txt is all wildcards, and a bot
 // that asks it for a long URL.
 func TestWildcardsThatTakeTooLong(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "http", says("User-agent: *\n"+strings.Repeat("Disallow: /*aaa*b\n", 25000)), nil)
 	long := "/" + strings.Repeat("a", 60000)
@@ -280,6 +286,7 @@ func TestWildcardsThatTakeTooLong(t *testing.T) {
 // TestPercentThatBeginsNoEscape has check, the API and the proxy refuse a path that is
 // none, by each version of HTTP, and takes it in a query.
 func TestPercentThatBeginsNoEscape(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "h2", says("User-agent: *\nDisallow: /private\n"), nil)
 	for _, path := range []string{"/100%", "/%zz", "/a%4?q", "/open?100%", "/open?%zz"} {

@@ -53,6 +53,7 @@ func (w *world) refusedReload(config string) string {
 }
 
 func TestReloadLosesNoRequest(t *testing.T) {
+	t.Parallel()
 	configs := []string{
 		"log: {decisions: all}\nshutdown_grace: 1m",
 		`log: {decisions: refused}
@@ -114,6 +115,7 @@ https: {passthrough: [example.com]}`,
 }
 
 func TestReloadOfABadConfiguration(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "http", shop(), nil)
 	for text, want := range map[string]string{
@@ -146,6 +148,7 @@ func TestReloadOfABadConfiguration(t *testing.T) {
 
 // Each key that can be reloaded has its effect, and loses it again.
 func TestReloadTakesEffect(t *testing.T) {
+	t.Parallel()
 	site := newOrigin(t, "http", shop(), nil)
 	secure := newOrigin(t, "https", shop(), nil)
 	wild := newOrigin(t, "https", says("User-agent: *\nDisallow:\n"), nil)
@@ -216,6 +219,7 @@ func TestReloadTakesEffect(t *testing.T) {
 }
 
 func TestKeysThatNeedARestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0")
 	w.runWith()
 	t.Cleanup(w.stop)

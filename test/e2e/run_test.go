@@ -62,6 +62,7 @@ func curlCommand(urls ...string) []string {
 }
 
 func TestRunObeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	plain, secure := newOrigin(t, "http", shop(), nil), newOrigin(t, "h2", shop(), nil)
 	decisions := filepath.Join(t.TempDir(), "decisions.log")
@@ -86,6 +87,7 @@ func TestRunObeys(t *testing.T) {
 // A run is one more proxy on the way, with a name of its own: behind a proxy that
 // serves, and inside another run.
 func TestRunBehindOthers(t *testing.T) {
+	t.Parallel()
 	outer := start(t)
 	w := newWorld(t)
 	for _, scheme := range []string{"http", "https"} {
@@ -114,6 +116,7 @@ func TestRunBehindOthers(t *testing.T) {
 }
 
 func TestRunsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := newOrigin(t, "https", shop(), nil)
 	var all sync.WaitGroup
@@ -129,6 +132,7 @@ func TestRunsAtOnce(t *testing.T) {
 }
 
 func TestRunTellsOfNoProxy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := newOrigin(t, "http", shop(), nil)
 	e := w.errand([]string{"no_proxy=127.0.0.1,.corp.test"}, curlCommand(o.URL+"/checkout/")...)
@@ -141,6 +145,7 @@ func TestRunTellsOfNoProxy(t *testing.T) {
 }
 
 func TestRunReports(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "default_identity: {mode: report}")
 	o := newOrigin(t, "http", shop(), nil)
 	e := w.errand(nil, curlCommand(o.URL+"/checkout/")...)
@@ -166,6 +171,7 @@ echo "got$got"`
 // A signal reaches the command once, whether it is for the proxy alone or for its
 // process group.
 func TestRunPassesSignalsOnOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, toGroup := range []bool{false, true} {
 		e := w.errand(nil, "--", "sh", "-c", counting)
@@ -194,6 +200,7 @@ func TestRunPassesSignalsOnOnce(t *testing.T) {
 
 // Ctrl-C in a terminal reaches the command once, and is not the end of the proxy.
 func TestRunInATerminal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	master, slave := openTerminal(t)
 	e := w.errand(nil, "--", "sh", "-c", counting)
@@ -226,6 +233,7 @@ func TestRunInATerminal(t *testing.T) {
 
 // What nohup has a program ignore, its command ignores too.
 func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.errand(nil, "--", "sh", "-c", "kill -HUP $PPID; kill -HUP $$; echo survived")
 	e.Args = append([]string{"nohup"}, e.Args...)
@@ -237,6 +245,7 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 
 // Who reads standard error may leave without ending the command or its exit code.
 func TestRunWithoutAReader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	read, write, err := os.Pipe()
 	must(t, err)
@@ -254,6 +263,7 @@ func TestRunWithoutAReader(t *testing.T) {
 // Signals that come when the command has ended, while the requests that it has left
 // behind may end, do not keep the proxy from taking away what it has made.
 func TestRunCleansUpUnderSignals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	held := make(chan struct{})
 	asked := filepath.Join(t.TempDir(), "asked")
@@ -292,6 +302,7 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 
 // A client that does not trust the CA asks for nothing; the summary says why.
 func TestRunTellsOfDistrust(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := newOrigin(t, "https", shop(), nil)
 	e := w.errand(nil, "--", "sh", "-c", `curl --silent --cacert /dev/null "$0"; true`, o.URL+"/products/1")
@@ -303,6 +314,7 @@ func TestRunTellsOfDistrust(t *testing.T) {
 
 // What the summary quotes of a site is text, not orders for a terminal.
 func TestRunSummarizesWhatSitesWrite(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := newOrigin(t, "http", says("User-agent: *\nDisallow: /a\x1b[31m\n"), nil)
 	e := w.errand(nil, append(curlCommand(o.URL+"/a%1B[31m", "http://127.0.0.1:1/"), "--globoff")...)
@@ -316,6 +328,7 @@ func TestRunSummarizesWhatSitesWrite(t *testing.T) {
 
 // A command does not live on without its proxy.
 func TestCommandEndsWithItsProxy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.errand(nil, "--", "sh", "-c", `trap 'echo gone > "$0"; exit' TERM; echo ready; while :; do sleep 0.05; done`, filepath.Join(t.TempDir(), "gone"))
 	out := &logLines{}
@@ -334,6 +347,7 @@ func TestCommandEndsWithItsProxy(t *testing.T) {
 
 // The command may run as a user who may not search the data directory.
 func TestRunAsAnotherUser(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	for name, config := range map[string]func(w *world) string{
 		"by default": func(*world) string { return "" },
@@ -357,6 +371,7 @@ func TestRunAsAnotherUser(t *testing.T) {
 // What other users of the machine ask for is refused, by whatever door, and logged
 // once.
 func TestRunServesNoOtherUser(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	w := newWorld(t)
 	plain, secure := newOrigin(t, "http", shop(), nil), newOrigin(t, "https", shop(), nil)
@@ -421,6 +436,7 @@ func asNobody(command ...string) []string {
 
 // A run takes away the folders of those that were killed, and nothing else.
 func TestRunCleansUpAfterTheKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	wait := func() *errand {
 		e := w.errand(nil, "--", "sh", "-c", "echo ready; read line")
@@ -492,6 +508,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 
 // A running proxy has the folder that clients read ready before it serves.
 func TestServeWritesTrust(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	for _, name := range []string{"ca.pem", "ca-bundle.pem", "truststore.p12", "wgetrc", filepath.Join("php", "robotsproxy.ini")} {
 		if text, err := os.ReadFile(filepath.Join(w.dir, "trust", name)); err != nil || bytes.Contains(text, []byte("PRIVATE")) {

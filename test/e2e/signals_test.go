@@ -57,6 +57,7 @@ func (w *world) await(c <-chan struct{}, what string) {
 }
 
 func TestRequestsInFlightMayEnd(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		w := start(t)
 		page := newSlowPage()
@@ -101,6 +102,7 @@ func (w *world) wantNoListener() {
 }
 
 func TestGraceIsOver(t *testing.T) {
+	t.Parallel()
 	w := start(t, "shutdown_grace: 50ms")
 	page := newSlowPage()
 	replies := w.inFlight(page)
@@ -118,6 +120,7 @@ func TestGraceIsOver(t *testing.T) {
 }
 
 func TestSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t, "shutdown_grace: 10m")
 	page := newSlowPage()
 	replies := w.inFlight(page)
@@ -137,6 +140,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 // said nothing may for five seconds: net/http waits so long for a request that
 // is on its way.)
 func TestConnectionsWithoutARequest(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t, "https", shop(), nil)
 	for name, open := range map[string]func(w *world) io.Closer{
 		"silent tunnel":  func(w *world) io.Closer { return w.tunnel(o) },

@@ -111,10 +111,12 @@ var realSites = []site{
 }
 
 func TestCurlGetsWhatOwnSitesAllow(t *testing.T) {
+	t.Parallel()
 	curlSites(t, ownSites, func(file string) string { return readTestdata("robots/" + file) })
 }
 
 func TestCurlGetsWhatRealSitesAllow(t *testing.T) {
+	t.Parallel()
 	texts := map[string]string{}
 	for name, text := range conformancetest.RealSites(t) {
 		texts[name] = string(text)

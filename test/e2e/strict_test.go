@@ -27,6 +27,7 @@ var spellings = []string{
 // TestStrictPaths asks real servers for pages that are disallowed, in all spellings.
 // With strict paths nothing that they serve gets through, by any door, and check and
 // the API say the same.
+// It is not run beside others: they might take the ports that it has chosen for servers.
 func TestStrictPaths(t *testing.T) {
 	for name, serve := range map[string]func(t *testing.T, port, folder string) *exec.Cmd{"nginx": nginx, "python": pythonServer} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,7 @@ func (w *world) with(path, authorization, host string) *http.Response {
 }
 
 func TestAdminToken(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cret/of+the-test="
 	w := newWorld(t, `admin_token: "${TOKEN}"`)
 	w.vars = []string{"TOKEN=" + secret}
@@ -95,6 +96,7 @@ func TestAdminToken(t *testing.T) {
 
 // A token that cannot be one is not told either.
 func TestBadAdminToken(t *testing.T) {
+	t.Parallel()
 	for _, value := range []string{"a secret", `"sécret"`, "{secret: x}", `"secret\nof two lines"`, "[secret]"} {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		must(t, os.WriteFile(file, []byte("admin_token: "+value+"\n"), 0o600))
@@ -107,6 +109,7 @@ func TestBadAdminToken(t *testing.T) {
 }
 
 func TestWarningOfAnOpenAdminServer(t *testing.T) {
+	t.Parallel()
 	for config, want := range map[string]int{"": 1, "admin_token: x": 0} {
 		w := newWorld(t, config)
 		w.runWith("--listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0")

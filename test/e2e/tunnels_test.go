@@ -13,6 +13,7 @@ import (
 // A site cannot lead curl to another host by Alt-Svc: neither past a tunnel that is read,
 // nor to where another robots.txt rules.
 func TestAltSvcLeadsNowhere(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"intercept", "when_needed"} {
 		w := start(t, "https: {mode: "+mode+"}")
 		other := newOrigin(t, "h2", says(""), nil)
@@ -34,6 +35,7 @@ func TestAltSvcLeadsNowhere(t *testing.T) {
 // A client whose TLS asks for one server in a tunnel to another, as one does that has heard
 // of it elsewhere, comes no further by it.
 func TestServerNamesInTunnels(t *testing.T) {
+	t.Parallel()
 	open := newOrigin(t, "h2", says(""), nil)
 	_, port, _ := net.SplitHostPort(open.Listener.Addr().String())
 	elsewhere := []string{"--insecure", "--connect-to", "localhost:443:" + open.Listener.Addr().String()}
@@ -60,6 +62,7 @@ func TestServerNamesInTunnels(t *testing.T) {
 
 // A page that stands still is broken off, by the limit that holds when it begins.
 func TestWhatStandsStillIsBrokenOff(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "http", says(""), func(rw http.ResponseWriter, r *http.Request) {
 		io.WriteString(rw, "begun")
