@@ -160,5 +160,5 @@ func (e *engine) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy
 		Via:    cfg.Upstream.Via,
 		Limits: cfg.Limits,
 	}, g, ca, e.transport, e.log, e.metrics)
-	return g, server, server.Admit(cfg.Clients, cfg.HTTPS.Tunnels)
+	return g, server, server.SetAccess(cfg.Clients, cfg.HTTPS.Tunnels)
 }

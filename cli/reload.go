@@ -77,7 +77,7 @@ func (r *reloader) apply() error {
 	if err := r.gate.SetSettings(cfg.GateSettings()); err != nil {
 		return err
 	}
-	if err := r.server.Admit(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
+	if err := r.server.SetAccess(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}
 	r.server.SetStallTimeout(cfg.Limits.StallTimeout)

@@ -75,7 +75,7 @@ func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	}
 	server := proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
-	if err := server.Admit(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
+	if err := server.SetAccess(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
 		b.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -56,7 +56,7 @@ func TestPanicOverABodyStopsItsTimer(t *testing.T) {
 			defer func() { recover() }()
 			(&responseWriter{ResponseWriter: p}).ReadFrom(p)
 		}()
-		time.Sleep(2 * patience)
+		time.Sleep(2 * headerDelay)
 		synctest.Wait()
 		if p.flushed {
 			t.Error("it was flushed after its end")

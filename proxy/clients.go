@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// clients are the connections that clients have opened.
+// clients are the connections that clients have opened. Those that are idle can be closed
+// to make room for others.
 type clients struct {
 	began time.Time
 
@@ -32,8 +33,8 @@ func (c *clients) remove(conn *countedConn) {
 	delete(c.open, conn)
 }
 
-// idles notes that a connection waits for its next request from now on, or no longer.
-func (c *clients) idles(conn *countedConn, idle bool) {
+// noteIdle notes that a connection waits for its next request from now on, or no longer.
+func (c *clients) noteIdle(conn *countedConn, idle bool) {
 	since := int64(0)
 	if idle {
 		since = max(int64(time.Since(c.began)), 1)

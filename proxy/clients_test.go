@@ -28,7 +28,7 @@ func TestIdlestConnectionIsClosedFirst(t *testing.T) {
 			idle bool
 		}{{"a", true}, {"b", true}, {"c", true}, {"a", false}, {"b", false}, {"b", true}, {"a", true}} {
 			time.Sleep(time.Second)
-			all.idles(conns[step.name], step.idle)
+			all.noteIdle(conns[step.name], step.idle)
 		}
 		for range 5 {
 			all.closeIdlest()

@@ -64,16 +64,16 @@ func (t *tunnel) CloseWrite() error { return closeWrite(t.Conn) }
 // connect opens a tunnel. goproxy has no part in it: it would lose a ClientHello
 // that comes in one packet with the CONNECT.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	_, port, err := net.SplitHostPort(r.RequestURI)
-	origin, err2 := robots.ParseOrigin("https://" + r.RequestURI)
-	if err != nil || err2 != nil || port == "" { // RFC 9110 9.3.6: there is no default port
+	_, port, portErr := net.SplitHostPort(r.RequestURI)
+	origin, err := robots.ParseOrigin("https://" + r.RequestURI)
+	if err != nil || portErr != nil || port == "" { // RFC 9110 9.3.6: there is no default port
 		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
 	t := &tunnel{origin: origin}
 	t.user, _, _ = proxyCredentials(r.Header)
 	defer s.endOpening(t)
-	if s.passUnread(w, r, t) {
+	if s.passOpaque(w, r, t) {
 		return
 	}
 	if t.taken != nil || s.openTunnel(w, r, t) {
@@ -91,7 +91,7 @@ func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	t.Conn, t.taken, t.early = conn, conn, bytes.Clone(early)
-	s.unread.add(conn)
+	s.opening.add(conn)
 	s.limit(conn)
 	if err := established(conn); err != nil {
 		conn.Close()
@@ -105,7 +105,7 @@ func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) b
 func (s *Server) endOpening(t *tunnel) {
 	cause := recover()
 	if t.taken != nil {
-		s.unread.remove(t.taken)
+		s.opening.remove(t.taken)
 	}
 	if cause == nil {
 		return
@@ -159,7 +159,7 @@ func (s *Server) intercept(t *tunnel) {
 	}
 	t.trust.shaken = time.Now()
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
-		s.gathered.add(t.Conn)
+		s.coalesced.add(t.Conn)
 		t.Conn = coalesce.New(t.Conn)
 	}
 	s.enter(t, conn)
@@ -192,17 +192,17 @@ func (s *Server) newTLS() *tls.Config {
 // enter hands a tunnel to the inner server, which sets deadlines of its own.
 func (s *Server) enter(t *tunnel, conn net.Conn) {
 	t.SetDeadline(time.Time{})
-	s.inside.hand(conn)
+	s.inside.deliver(conn)
 }
 
 // watchTunnel is the inner server's ConnState.
 func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
 	t := tunnelOf(conn)
 	if g, gathers := t.Conn.(*coalesce.Conn); gathers && state == http.StateClosed {
-		s.gathered.remove(g.Conn)
+		s.coalesced.remove(g.Conn)
 	}
 	if client, counted := t.taken.(*countedConn); counted {
-		s.idles(client, state)
+		s.noteIdle(client, state)
 	}
 	s.watchTrust(t, state)
 }
@@ -303,14 +303,14 @@ const (
 	protocolHTTP
 )
 
-// longestMethod is that of any registered method, and then some.
-const longestMethod = 32
+// maxMethodLength is that of any registered method, and then some.
+const maxMethodLength = 32
 
 // speaks tells the protocol by the first octets, without consuming them. It
 // waits for as many as it needs, for as long as the connection's deadline
 // allows; an error says that they did not come.
 func speaks(t *tunnel) (protocol, error) {
-	for n := 1; n <= longestMethod+1; n++ {
+	for n := 1; n <= maxMethodLength+1; n++ {
 		head, err := t.peek(n)
 		if err != nil {
 			return protocolUnknown, err

@@ -164,7 +164,7 @@ func TestClientHelloTogetherWithCONNECT(t *testing.T) {
 	config := w.trust()
 	config.ServerName = "127.0.0.1"
 	conn := tls.Client(near, config)
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	must(t, conn.Handshake())
 	io.WriteString(conn, "GET /public HTTP/1.1\r\nHost: "+o.host()+"\r\nConnection: close\r\n\r\n")
 	answer, err := io.ReadAll(conn)

@@ -83,7 +83,7 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 			linger(x.client.ResponseWriter, x.upload)
 		}
 		// The transport may be reading still; net/http would wait for it.
-		http.NewResponseController(x.client.ResponseWriter).SetReadDeadline(longAgo)
+		http.NewResponseController(x.client.ResponseWriter).SetReadDeadline(pastDeadline)
 	}
 	if broken {
 		// The status has been sent, so the only way left to say that the body is

@@ -70,7 +70,7 @@ func newFTPServer(t *testing.T, lines ...string) *ftpServer {
 		command.Process.Kill()
 		command.Wait()
 	})
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			greeting, _ := bufio.NewReader(conn).ReadString('\n')
@@ -285,7 +285,7 @@ func TestFTPEndsWithItsClient(t *testing.T) {
 	const pause = 100 * time.Millisecond // the server counts those that it turns away until they have gone
 	until := func(status int) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(pause) {
+		for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(pause) {
 			resp, _ := w.ask("GET", s.url+"/small")
 			if resp.StatusCode == status {
 				return
@@ -475,7 +475,7 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 			if got == "200 " && path == "/file" && !strings.HasPrefix(file, string(body)) || path != "/file" && resp.StatusCode == 200 && len(body) > 0 {
 				t.Errorf("the client got %.100q", body)
 			}
-			for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				if s.control.Load() == 0 {
 					return
 				}
@@ -647,7 +647,7 @@ func (s *sayer) left(t *testing.T) {
 	go func() { s.ended.Wait(); close(left) }()
 	select {
 	case <-left:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("a connection stays open")
 	}
 }

@@ -139,7 +139,7 @@ func TestIdleTunnels(t *testing.T) {
 // echoed says something in a tunnel to a site that sends it back.
 func echoed(t *testing.T, client net.Conn) {
 	t.Helper()
-	client.SetDeadline(time.Now().Add(patience))
+	client.SetDeadline(time.Now().Add(testTimeout))
 	echo := make([]byte, 2)
 	io.WriteString(client, "hi")
 	if _, err := io.ReadFull(client, echo); err != nil || string(echo) != "hi" {

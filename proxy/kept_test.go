@@ -112,7 +112,7 @@ func TestIdleHTTP2Connections(t *testing.T) {
 			t.Fatalf("origin %d is asked in %s", n, proto)
 		}
 	}
-	for deadline := time.Now().Add(patience); count.open.Load() > most+1 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); count.open.Load() > most+1 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 	}
 	if open := count.open.Load(); open != most+1 {
 		t.Errorf("%d connections are open, want %d that are idle and one in use", open, most)

@@ -444,7 +444,7 @@ func TestClientThatLeaves(t *testing.T) {
 		}
 		select {
 		case <-left:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("the origin is still asked")
 		}
 	})
@@ -688,7 +688,7 @@ func TestWebSocket(t *testing.T) {
 					}
 				}
 			})
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			options := &websocket.DialOptions{HTTPClient: w.client("h1")}
 			conn, _, err := websocket.Dial(ctx, o.URL+"/socket", options)

@@ -15,14 +15,14 @@ type refusedKey struct{}
 // first of them.
 func (s *Server) withClient(ctx context.Context, conn net.Conn) context.Context {
 	ctx = loopback.WithPeer(ctx, conn)
-	admit := s.entry.Load().clients.Connections
+	admit := s.access.Load().clients.Connections
 	if admit == nil {
 		return ctx
 	}
 	return context.WithValue(ctx, refusedKey{}, sync.OnceValue(func() error {
 		err := admit(addrPort(conn.RemoteAddr()), addrPort(conn.LocalAddr()))
 		if err != nil {
-			s.foreign.Do(func() { s.log.Warn().Err(err).Msg("refused a connection; the next ones are not logged") })
+			s.logRefused.Do(func() { s.log.Warn().Err(err).Msg("refused a connection; the next ones are not logged") })
 		}
 		return err
 	}))

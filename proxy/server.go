@@ -1,5 +1,6 @@
-// Package proxy holds the doors by which requests come in: plain HTTP, CONNECT,
-// and TLS inside it. All of them lead to one gate.
+// Package proxy takes in the requests of clients: plain HTTP, CONNECT, and TLS inside
+// it. It puts each of them to the one gate, sends on what may pass, and answers what may
+// not. A [Server] does all of this.
 package proxy
 
 import (
@@ -26,7 +27,7 @@ import (
 	"robotsproxy/robots"
 )
 
-// Options say how a Server presents itself and what it bounds.
+// Options say what a Server calls itself and what it bounds.
 type Options struct {
 	// Name is this deployment's name in Via and Proxy-Status: a token.
 	Name   string
@@ -34,10 +35,10 @@ type Options struct {
 	Limits Limits
 }
 
-// entry says who may come in and which tunnels are read. It is replaced as a whole.
-type entry struct {
+// access is what [Server.SetAccess] has set. It is replaced as a whole.
+type access struct {
 	clients Clients
-	users   *users // nil: any, on trust
+	users   *users // nil: any user, on trust
 	tunnels Tunnels
 }
 
@@ -50,36 +51,33 @@ type Server struct {
 	log       zerolog.Logger
 	via       via
 
-	entry     atomic.Pointer[entry]
-	forwarder http.Handler // goproxy: leads every request by admit and ask
+	access    atomic.Pointer[access]
+	forwarder http.Handler // goproxy: calls admit and ask for every request
 	home      http.Handler
-	outer     *http.Server // what clients connect to
-	inner     *http.Server // what is inside their tunnels
-	inside    *handoff     // leads from outer to inner
+	outer     *http.Server  // what clients connect to
+	inner     *http.Server  // what is inside their tunnels
+	inside    *connListener // leads from outer to inner
 	tls       *tls.Config
 
-	// Connections that neither server looks after: tunnels in which nothing has
-	// been asked yet; tunnels that are not read, and WebSockets.
-	unread, hijacked connections
-	// Those by which the gathering ones of inner send.
-	gathered connections
+	opening   connections // tunnels without a request yet, which are no server's
+	hijacked  connections // tunnels that are not read, and WebSockets
+	coalesced connections // those under a coalesce.Conn, which inner closes too slowly
 
 	stallTimeout atomic.Int64 // a time.Duration
 	clients      *clients
 	slots        *slots.Slots // of clients' connections
 
-	exchanges sync.RWMutex // each holds it for reading until it is written down
+	exchanges sync.RWMutex // each exchange holds it for reading until it has been logged
 
 	connections prometheus.Gauge
-	open        prometheus.Gauge // tunnels that are not read
+	tunnels     prometheus.Gauge // those that are not read
 	failures    *prometheus.CounterVec
 	distrust    *distrust
-	foreign     sync.Once // for the log: a client of another user's
+	logRefused  sync.Once // the first connection that clients.Connections refuses
 }
 
-// New makes a proxy that asks g and reaches origins by t. It registers its
-// metrics with metrics; nil leaves them unregistered. It serves nobody before
-// Admit has said whom.
+// New makes a proxy that asks g and reaches origins by t. It registers its metrics with
+// metrics; nil leaves them unregistered. It serves nobody until SetAccess is called.
 func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
 	s := &Server{
 		opts:      opts,
@@ -88,13 +86,13 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		transport: t,
 		log:       log,
 		via:       newVia(opts.Name),
-		inside:    newHandoff(),
+		inside:    newConnListener(),
 		clients:   newClients(),
 		connections: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_connections",
 			Help: "Client connections that are open.",
 		}),
-		open: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+		tunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_tunnels",
 			Help: "Tunnels that are open and not read.",
 		}),
@@ -102,7 +100,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		distrust: newDistrust(log, metrics),
 	}
 	s.SetStallTimeout(opts.Limits.StallTimeout)
-	s.bound(metrics)
+	s.boundConnections(metrics)
 	s.forwarder = s.newForwarder()
 	s.home = s.newHome()
 	s.tls = s.newTLS()
@@ -112,19 +110,18 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTunnel
-	s.entry.Store(&entry{})
+	s.access.Store(&access{})
 	return s
 }
 
-// Admit says who may use the proxy and which tunnels are read, from the next
-// request on. An error says that the file of users cannot be read; then all stays
-// as it was.
-func (s *Server) Admit(clients Clients, tunnels Tunnels) error {
+// SetAccess sets, from the next request on, who may use the proxy and which tunnels are
+// read. It returns an error, and changes nothing, if the file of users cannot be read.
+func (s *Server) SetAccess(clients Clients, tunnels Tunnels) error {
 	users, err := readUsers(clients.Htpasswd)
 	if err != nil {
 		return fmt.Errorf("clients.htpasswd: %w", err)
 	}
-	s.entry.Store(&entry{clients, users, tunnels})
+	s.access.Store(&access{clients, users, tunnels})
 	return nil
 }
 
@@ -141,8 +138,8 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 	}
 }
 
-// bound has the connections keep to max_connections and to the limit on open files.
-func (s *Server) bound(metrics prometheus.Registerer) {
+// boundConnections keeps the connections to max_connections and to the limit on open files.
+func (s *Server) boundConnections(metrics prometheus.Registerer) {
 	reached := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "robotsproxy_limit_reached_total",
 		Help: "Connections that found no place: max_connections of clients, or descriptors of clients and origins.",
@@ -168,19 +165,19 @@ func (s *Server) bound(metrics prometheus.Registerer) {
 
 // watchIdle is the outer server's ConnState.
 func (s *Server) watchIdle(conn net.Conn, state http.ConnState) {
-	s.idles(conn.(*countedConn), state)
+	s.noteIdle(conn.(*countedConn), state)
 }
 
-// idles notes whether a client's connection waits for its next request.
-func (s *Server) idles(conn *countedConn, state http.ConnState) {
-	s.clients.idles(conn, state == http.StateIdle)
+// noteIdle notes whether a client's connection waits for its next request.
+func (s *Server) noteIdle(conn *countedConn, state http.ConnState) {
+	s.clients.noteIdle(conn, state == http.StateIdle)
 	if state == http.StateIdle {
 		s.slots.LookAgain()
 		s.transport.Descriptors().LookAgain()
 	}
 }
 
-// serverLog takes what net/http has to say of clients that misbehave.
+// serverLog logs what net/http says of clients that misbehave.
 type serverLog struct{ log zerolog.Logger }
 
 func (l serverLog) Write(line []byte) (int, error) {
@@ -188,34 +185,35 @@ func (l serverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Serve takes clients from l until Shutdown, and closes l. It returns nil after
-// Shutdown, else the error that ended it.
+// Serve accepts clients from l until Shutdown is called, and closes l. It returns nil
+// after Shutdown, otherwise the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Serve(s.inside) }()
 	err := s.outer.Serve(newCountingListener(l, s))
 	s.inside.Close()
-	return errors.Join(ended(err), ended(<-inner))
+	return errors.Join(unlessClosed(err), unlessClosed(<-inner))
 }
 
-func ended(err error) error {
+// unlessClosed is err, or nil if it only says that the server or listener was closed.
+func unlessClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// moment is how long a tunnel in which nothing has been asked may go on at the end.
-const moment = 250 * time.Millisecond
+// openingGrace is how long Shutdown waits for tunnels in which nothing has been asked.
+const openingGrace = 250 * time.Millisecond
 
-// Shutdown stops accepting and lets the requests in flight end. When ctx ends
-// first, what is left is broken off and the context's error returned. All of it has
-// been counted and logged then, unless something hangs.
+// Shutdown stops accepting and lets the requests in flight end. If ctx ends first, it
+// breaks off the rest and returns the context's error. When it returns, every request has
+// been counted and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
-	select { // clients that have left already are seen to do so, and why
-	case <-s.unread.drained():
-	case <-time.After(moment):
-		s.unread.closeAll()
+	select { // a client that has just left is seen to have left, and why
+	case <-s.opening.drained():
+	case <-time.After(openingGrace):
+		s.opening.closeAll()
 	}
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Shutdown(ctx) }()
@@ -228,7 +226,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.distrust.close()
 	s.outer.Close()
-	s.gathered.closeAll() // inner would wait for each to send what its client does not read
+	s.coalesced.closeAll() // inner would wait for each to send what its client does not read
 	s.inner.Close()
 	s.hijacked.closeAll()
 	s.settle()
@@ -236,10 +234,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// settling is how long that may take which has been broken off.
-const settling = time.Second
+// settleTimeout is how long what has been broken off may take to be logged.
+const settleTimeout = time.Second
 
-// settle waits until what has been broken off is written down.
+// settle waits until what has been broken off is logged.
 func (s *Server) settle() {
 	settled := make(chan struct{})
 	go func() {
@@ -250,30 +248,30 @@ func (s *Server) settle() {
 	}()
 	select {
 	case <-settled:
-	case <-time.After(settling):
+	case <-time.After(settleTimeout):
 	}
 }
 
-// serveOuter is the first door: absolute-form requests, CONNECT, and what comes
-// to the proxy as if it were a web server.
+// serveOuter takes what clients send outside of tunnels: absolute-form requests, CONNECT,
+// and requests to the proxy itself as a web server.
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
-	client, entry := clientOf(r), s.entry.Load()
+	client, access := clientOf(r), s.access.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
-	case !entry.clients.admits(client):
+	case !access.clients.admits(client):
 		s.answer(w, r, answer{
 			status:  http.StatusForbidden,
 			kind:    "http_request_denied",
 			details: client.String() + " may not use this proxy",
 			advice:  "Its operator admits clients by their address in clients.allow.",
 		})
-	case entry.clients.Connections != nil && refused(r.Context()) != nil:
+	case access.clients.Connections != nil && refused(r.Context()) != nil:
 		s.answer(w, r, answer{
 			status:  http.StatusForbidden,
 			kind:    "http_request_denied",
 			details: refused(r.Context()).Error(),
 			advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
 		})
-	case proxied && !entry.users.knows(r):
+	case proxied && !access.users.knows(r):
 		s.answer(w, r, answer{
 			status:  http.StatusProxyAuthRequired,
 			kind:    "http_request_denied",

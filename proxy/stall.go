@@ -178,10 +178,10 @@ func (x *exchange) breakOff(how stall) {
 	client := http.NewResponseController(x.client.ResponseWriter)
 	asking := x.asking.Load()
 	if how != upHeld || !asking {
-		client.SetReadDeadline(longAgo)
+		client.SetReadDeadline(pastDeadline)
 	}
 	if !asking {
-		client.SetWriteDeadline(longAgo)
+		client.SetWriteDeadline(pastDeadline)
 	}
 	switch {
 	case x.cancel != nil:
@@ -191,8 +191,8 @@ func (x *exchange) breakOff(how stall) {
 	}
 }
 
-// longAgo is a deadline that is over.
-var longAgo = time.Unix(1, 0)
+// pastDeadline is a deadline that is over.
+var pastDeadline = time.Unix(1, 0)
 
 // stalled answers a request that stood still while the origin was being asked.
 func (s *Server) stalled(how stall, limit time.Duration) answer {

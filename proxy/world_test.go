@@ -34,9 +34,9 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// patience is how long a test waits for anything: it ends what hangs, and nothing
+// testTimeout is how long a test waits for anything: it ends what hangs, and nothing
 // that is only slow.
-const patience = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asSite) != "" {
@@ -105,7 +105,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	g, err := gate.New(set.gate, set.policies, pacer, log, w.metrics)
 	must(t, err)
 	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
-	must(t, w.server.Admit(set.clients, set.tunnels))
+	must(t, w.server.SetAccess(set.clients, set.tunnels))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.addr = l.Addr().String()
@@ -228,7 +228,7 @@ func (w *world) dial() *rawConn {
 	conn, err := net.Dial("tcp", w.addr)
 	must(w.t, err)
 	w.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	return &rawConn{w.t, conn, bufio.NewReader(conn)}
 }
 
@@ -284,7 +284,7 @@ func (w *world) secure(host string, protocols ...string) *rawConn {
 func (w *world) gauge(name string, want float64) {
 	w.t.Helper()
 	var got float64
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		families, err := w.metrics.Gather()
 		must(w.t, err)
 		for _, f := range families {
@@ -343,7 +343,7 @@ func (l *lines) String() string {
 // wait returns the first line that holds all parts.
 func (l *lines) wait(t *testing.T, parts ...string) string {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for {
 		l.mu.Lock()
 		text := l.text.String()

@@ -78,9 +78,9 @@ func (w *responseWriter) ReadFrom(body io.Reader) (int64, error) {
 	return n + rest, err
 }
 
-// patience is how long a header waits for the body's first piece, to go out
+// headerDelay is how long a header waits for the body's first piece, to go out
 // together with it.
-const patience = 5 * time.Millisecond
+const headerDelay = 5 * time.Millisecond
 
 // readFirst copies the first piece of a body. A header whose body takes its time
 // goes ahead of it.
@@ -89,7 +89,7 @@ func (w *responseWriter) readFirst(body io.Reader, buf []byte) (int64, error) {
 		mu    sync.Mutex
 		begun bool
 	)
-	ahead := time.AfterFunc(patience, func() {
+	ahead := time.AfterFunc(headerDelay, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !begun {

@@ -105,14 +105,14 @@ func (g *Conn) SetDeadline(t time.Time) error {
 	return g.SetWriteDeadline(t)
 }
 
-// lastWords is how long the system may take at the end for what has been written. It
+// closeGrace is how long the system may take at the end for what has been written. It
 // is for what has room there: a peer that does not read is not waited for.
-const lastWords = 10 * time.Millisecond
+const closeGrace = 10 * time.Millisecond
 
 // Close sends what the system takes at once and breaks off the rest. crypto/tls closes
 // right after the alert that says why a handshake fails.
 func (g *Conn) Close() error {
-	g.Conn.SetWriteDeadline(time.Now().Add(lastWords))
+	g.Conn.SetWriteDeadline(time.Now().Add(closeGrace))
 	g.wait()
 	return g.Conn.Close()
 }

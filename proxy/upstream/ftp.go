@@ -87,8 +87,8 @@ const telnetCommand = 0xFF
 // for data, whatever it says, the host is that of the control connection, and the
 // dialer's check is made again.
 type ftpTransport struct {
-	dialer   *dialer
-	patience time.Duration // for all that comes before the response's header; for the last reply
+	dialer       *dialer
+	replyTimeout time.Duration // for all that comes before the response's header; for the last reply
 }
 
 // errFTPBySOCKS says why an ftp URL is not fetched.
@@ -168,7 +168,7 @@ func (t *ftpTransport) login(r *http.Request, s *ftpSession) error {
 		c := &ftpConn{Conn: conn, forget: context.AfterFunc(r.Context(), func() { conn.Close() })}
 		if s.control == nil {
 			s.control, c.octets, c.lines = c, maxReplyOctets, maxReplyOctets
-			latest = time.Now().Add(t.patience)
+			latest = time.Now().Add(t.replyTimeout)
 		} else {
 			s.data, c.octets, c.lines = c, maxListOctets, maxListLines
 		}
@@ -177,7 +177,7 @@ func (t *ftpTransport) login(r *http.Request, s *ftpSession) error {
 	}
 	server := net.JoinHostPort(r.URL.Hostname(), cmp.Or(r.URL.Port(), "21"))
 	var err error
-	s.ServerConn, err = ftp.Dial(server, ftp.DialWithDialFunc(dial), ftp.DialWithShutTimeout(t.patience))
+	s.ServerConn, err = ftp.Dial(server, ftp.DialWithDialFunc(dial), ftp.DialWithShutTimeout(t.replyTimeout))
 	if err == nil {
 		err = s.Login("anonymous", ftpPassword(r.Header.Get("From")))
 	}

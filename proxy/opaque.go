@@ -18,12 +18,12 @@ import (
 	"robotsproxy/robots"
 )
 
-// judge judges a tunnel as a whole, again and again while it lasts. It gives nil for
+// tunnelJudge judges a tunnel as a whole, again and again while it lasts. It gives nil for
 // one that must be read.
-type judge func(ctx context.Context, ask gate.Ask) (*gate.Admission, error)
+type tunnelJudge func(ctx context.Context, ask gate.Ask) (*gate.Admission, error)
 
 // onBehalf is j for a client, whatever context it is called with.
-func (j judge) onBehalf(client *loopback.Client) judge {
+func (j tunnelJudge) onBehalf(client *loopback.Client) tunnelJudge {
 	return func(ctx context.Context, ask gate.Ask) (*gate.Admission, error) {
 		return j(loopback.With(ctx, client), ask)
 	}
@@ -34,9 +34,9 @@ func (t *Tunnels) neverRead(host string) bool {
 	return t.Mode == Never || slices.ContainsFunc(t.Passthrough, func(g identity.HostGlob) bool { return g.Match(host) })
 }
 
-// unreadJudge says who judges a tunnel to a host that may not be read; nil for one
+// opaqueJudge says who judges a tunnel to a host that may not be read; nil for one
 // that is read in any case.
-func (s *Server) unreadJudge(tunnels *Tunnels, host string) judge {
+func (s *Server) opaqueJudge(tunnels *Tunnels, host string) tunnelJudge {
 	switch {
 	case tunnels.neverRead(host):
 		mixed := gate.Disallowed
@@ -52,12 +52,12 @@ func (s *Server) unreadJudge(tunnels *Tunnels, host string) judge {
 	return nil
 }
 
-// passUnread judges a CONNECT and, if it may pass, joins client and origin. It
+// passOpaque judges a CONNECT and, if it may pass, joins client and origin. It
 // reports false where the tunnel must be read. If that showed only when it was open,
 // t has its connection then.
-func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
-	tunnels := &s.entry.Load().tunnels
-	judge := s.unreadJudge(tunnels, t.origin.Host)
+func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
+	tunnels := &s.access.Load().tunnels
+	judge := s.opaqueJudge(tunnels, t.origin.Host)
 	if judge == nil {
 		return false
 	}
@@ -115,13 +115,13 @@ func (s *Server) passUnread(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	switch course {
 	case join:
 		s.hijacked.add(t.Conn)
-		s.open.Inc()
+		s.tunnels.Inc()
 		// net/http's own goroutine and buffers, which it gives up now, are many times
 		// what an idle tunnel needs.
 		go func() {
 			defer s.guard(func() {})
 			defer s.hijacked.remove(t.Conn)
-			defer s.open.Dec()
+			defer s.tunnels.Dec()
 			s.carry(t, up, admission, judge, ask, err)
 		}()
 	case read:
@@ -144,7 +144,7 @@ var errNotOpened = errors.New("the client left before its tunnel was open")
 
 // carry joins a client and its origin for as long as the tunnel may pass. A concern is
 // what the log's line is to say of a tunnel that passes all the same; nil for none.
-func (s *Server) carry(t *tunnel, up net.Conn, admission *gate.Admission, judge judge, ask gate.Ask, concern error) {
+func (s *Server) carry(t *tunnel, up net.Conn, admission *gate.Admission, judge tunnelJudge, ask gate.Ask, concern error) {
 	down := int64(0)
 	defer func() { admission.Done(http.StatusOK, down, concern) }()
 	defer t.Close()
@@ -180,21 +180,21 @@ func (s *Server) guard(end func()) {
 
 var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")
 
-// often is how long a tunnel goes at most without being judged again: what its
+// rejudgeEvery is how long a tunnel goes at most without being judged again: what its
 // origin allows may change before it expires.
-const often = time.Minute
+const rejudgeEvery = time.Minute
 
 // judgeAgain judges a tunnel again when the policy that let it through is over, and
 // now and then before. It calls end once, when the tunnel may no longer pass or
 // would have to be read. The caller ends it by stop.
-func (s *Server) judgeAgain(first *gate.Admission, judge judge, ask gate.Ask, end func()) (stop func()) {
+func (s *Server) judgeAgain(first *gate.Admission, judge tunnelJudge, ask gate.Ask, end func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var timer *time.Timer
 	next := func(p *gate.Admission) time.Duration {
 		if p.ExpiresAt.IsZero() {
-			return often
+			return rejudgeEvery
 		}
-		return min(max(time.Until(p.ExpiresAt), 50*time.Millisecond), often)
+		return min(max(time.Until(p.ExpiresAt), 50*time.Millisecond), rejudgeEvery)
 	}
 	ready := make(chan struct{})
 	timer = time.AfterFunc(next(first), func() {
