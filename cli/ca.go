@@ -12,10 +12,10 @@ import (
 func caCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
-		Short: "Print the CA certificate in PEM, making the CA if there is none",
-		Long: `Print the certificate of the CA by which the proxy reads inside TLS, making the CA
-if there is none. Clients must trust it; "robotsproxy env" has the variables that
-say so. Its key stays in the data directory.`,
+		Short: "Print the CA certificate in PEM; make the CA if there is none",
+		Long: `Print the certificate of the CA that lets the proxy read inside TLS; make the CA if
+there is none. Clients must trust it: "robotsproxy env" prints the variables for that.
+Its key stays in the data directory.`,
 		Example: `  robotsproxy ca > ca.pem
   curl --cacert "$(robotsproxy ca --path)" -x http://127.0.0.1:8080 https://example.com/`,
 		Args: cobra.NoArgs,

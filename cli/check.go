@@ -52,7 +52,7 @@ file or flag is bad.`,
 	cmd.Flags().StringVar(&flags.identity, "identity", "", "judge as this identity of the configuration, by its product tokens and mode")
 	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if what is known of it is still fresh")
+	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if the stored one is still fresh")
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, urls []string) error {
 		if flags.robots != "" && flags.fresh {
 			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}

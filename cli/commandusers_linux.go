@@ -18,18 +18,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// commandUsers are those who may use the proxy of a run: its own user, root, and the
-// users that processes of its command run as now. A process is the command's as long
-// as its parents lead here: a daemon that changes its user and outlives its parent is
-// not.
+// commandUsers are the users who may use the proxy of a run: its own user, root, and the
+// users that processes of its command run as now. A process belongs to the command as long
+// as it descends from this process. A daemon that changes its user and outlives its parent
+// does not.
 type commandUsers struct {
 	mu   sync.Mutex
-	seen time.Time // when the processes were looked at
-	uids []uint32  // those that they ran as
+	seen time.Time // when the processes were last listed
+	uids []uint32  // the users that they ran as
 }
 
-// onlyCommandUsers is for proxy.Clients. It is nil where the system does not tell whose
-// the other end of a connection is.
+// onlyCommandUsers is for proxy.Clients. It returns nil if the system does not tell who
+// owns the other end of a connection.
 func onlyCommandUsers() func(client, proxy netip.AddrPort) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,8 +61,8 @@ func (u *commandUsers) admit(client, proxy netip.AddrPort) error {
 	return fmt.Errorf("this proxy is private to a command of user %d, and user %d may not use it", os.Geteuid(), uid)
 }
 
-// has reports whether a process of the command ran as a user at a time, or later. Of
-// those who ask at once, one looks for all.
+// has reports whether a process of the command ran as the user at that time or later. One
+// listing of the processes serves all who ask at the same time.
 func (u *commandUsers) has(uid uint32, at time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -114,9 +114,8 @@ func processUsers(pid int) (uids []uint32) {
 }
 
 // socketOwner is the user who opened the client's end of a TCP connection over IPv4 on
-// this machine. It asks the kernel's sock_diag(7): /proc/net/tcp says the same, but
-// takes tens of milliseconds to read on a big machine, however few connections there
-// are.
+// this machine. It asks the kernel by sock_diag(7). /proc/net/tcp says the same, but on a
+// big machine takes tens of milliseconds to read, however few connections there are.
 func socketOwner(client, server netip.AddrPort) (uid uint32, err error) {
 	client, server = netip.AddrPortFrom(client.Addr().Unmap(), client.Port()), netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
 	if !client.Addr().Is4() || !server.Addr().Is4() {
@@ -191,8 +190,8 @@ func diagOwner(reply []byte) (uid uint32, err error) {
 	if _, err := binary.Decode(reply[n:], binary.NativeEndian, &a); err != nil {
 		return 0, fmt.Errorf("reading what the kernel says: %w", err)
 	}
-	// A socket that its process has closed has no inode, and root for its owner.
-	// Where there is none any more, the kernel gives one that listens there.
+	// A socket that its process has closed has no inode, and root as its owner. If there
+	// is no such socket any more, the kernel returns one that listens at that address.
 	const listening = 10 // TCP_LISTEN
 	if a.Inode == 0 || a.State == listening {
 		return 0, errors.New("it has been closed")

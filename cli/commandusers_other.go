@@ -4,5 +4,5 @@ package cli
 
 import "net/netip"
 
-// onlyCommandUsers is nil: these systems don't tell whose a connection is.
+// onlyCommandUsers returns nil: these systems don't tell whose a connection is.
 func onlyCommandUsers() func(client, proxy netip.AddrPort) error { return nil }

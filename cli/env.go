@@ -16,11 +16,10 @@ func envCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env [--shell sh|fish|powershell|dotenv]",
 		Short: "Print the variables that point clients at a running proxy",
-		Long: `Print the variables that point every client at a running "robotsproxy serve" and
-have it trust the CA. They are those that "robotsproxy run" gives its command.
-Give it the same configuration as serve, so that it names the same address and CA.
-A user, by which an identity knows its clients, goes before the host, as in the
-last example.`,
+		Long: `Print the variables that point clients at a running "robotsproxy serve" and have
+them trust its CA. "robotsproxy run" sets the same variables for its command. Use the
+same configuration as serve, so that the variables name the same address and CA. The
+last example adds a user name, by which an identity can recognise its clients.`,
 		Example: `  eval "$(robotsproxy env)"                               # sh, bash, zsh
   robotsproxy env --shell fish | source                   # fish
   robotsproxy env --shell powershell | Invoke-Expression  # PowerShell
@@ -57,7 +56,7 @@ last example.`,
 	return cmd
 }
 
-// serveVariables are those for clients of the proxy that serves by cfg.
+// serveVariables are the variables for clients of the proxy that serve runs with cfg.
 func serveVariables(cfg config.Config) (variables []variable, warnings []string, err error) {
 	address := dialAddress(cfg.Listen)
 	if strings.HasSuffix(address, ":0") {
@@ -83,7 +82,7 @@ func serveVariables(cfg config.Config) (variables []variable, warnings []string,
 	return clientVariables(address, trust, os.Getenv), warnings, nil
 }
 
-// shells says how each of them sets a variable for the programs that it starts.
+// shells has for each shell the line that sets a variable for the programs it starts.
 var shells = map[string]func(variable) string{
 	"sh": func(v variable) string {
 		return "export " + v.name + "='" + strings.ReplaceAll(v.value, "'", `'\''`) + "'"
@@ -94,8 +93,8 @@ var shells = map[string]func(variable) string{
 	"powershell": func(v variable) string {
 		return "$env:" + v.name + " = '" + strings.ReplaceAll(v.value, "'", "''") + "'"
 	},
-	// Readers of such files agree on values without quotes, spaces included; those of
-	// containers know no quotes at all.
+	// All readers of such files accept values without quotes, even with spaces. Container
+	// engines don't understand quotes at all.
 	"dotenv": func(v variable) string {
 		if v.value == strings.TrimSpace(v.value) && !strings.ContainsAny(v.value, "\"'`$\\#\n") {
 			return v.name + "=" + v.value

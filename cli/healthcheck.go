@@ -35,8 +35,8 @@ func healthcheckCommand() *cobra.Command {
 	return cmd
 }
 
-// healthcheckError is the end for whatever keeps healthcheck from asking: a container's health
-// check must not end with 2.
+// healthcheckError gives an error the exit code 1: a container's health check must not
+// end with 2.
 func healthcheckError(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func healthcheck(ctx context.Context, adminListen string) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{}} // heeds no proxy variables
+	client := http.Client{Transport: &http.Transport{}} // ignores proxy variables
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(r)
 	if err != nil {
@@ -68,8 +68,8 @@ func healthcheck(ctx context.Context, adminListen string) error {
 	return nil
 }
 
-// dialAddress is an address by which to reach a server of this machine that listens
-// on another one: on all of them, perhaps.
+// dialAddress is the address to dial for a server of this machine that listens on the
+// given one, which may stand for all addresses.
 func dialAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

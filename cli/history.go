@@ -21,8 +21,8 @@ func historyCommand() *cobra.Command {
 		Short: "Show the distinct robots.txt versions seen for an origin",
 		Long: `Show the distinct robots.txt versions seen for an origin, the newest first, with
 the times between which each was seen and what it changed. ORIGIN is
-scheme://host[:port], or any URL there. It asks no site. Exit code: 0 there is a
-history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
+scheme://host[:port], or any URL there. The command contacts no site. Exit code: 0
+there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 		Example: `  robotsproxy history https://example.com
   robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
 		Args: cobra.ExactArgs(1),

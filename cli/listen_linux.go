@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// vanishing is how a client that has vanished is noticed, as package net has it: after
-// so long without a word it is asked, so often, so many times.
+// TCP keep-alive finds clients that have vanished. The values are package net's defaults.
 const (
 	keepAliveIdle     = 15 * time.Second
 	keepAliveInterval = 15 * time.Second
 	keepAliveCount    = 9
 )
 
-// listenConfig has the system notice clients that have vanished. The options are set
-// once, on the listener, from which connections have them on Linux: package net sets
-// them on each, by four calls to the system.
+// listenConfig turns TCP keep-alive on. It sets the options once, on the listener: on Linux
+// connections inherit them. Package net would set them on each connection, by four system
+// calls.
 func listenConfig() *net.ListenConfig {
 	set := func(fd uintptr) error {
 		return errors.Join(

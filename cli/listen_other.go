@@ -4,5 +4,5 @@ package cli
 
 import "net"
 
-// listenConfig is package net's own.
+// listenConfig has package net's defaults.
 func listenConfig() *net.ListenConfig { return &net.ListenConfig{} }

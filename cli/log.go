@@ -14,8 +14,8 @@ import (
 	"robotsproxy/internal/printable"
 )
 
-// openLog makes the log that opts describe, with stderr where they name no
-// file. The caller closes the writer at the end.
+// openLog opens the log that opts describe, on stderr if they name no file. Callers must
+// close the writer after the last line.
 func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, *logWriter, error) {
 	level, err := zerolog.ParseLevel(string(opts.Level))
 	if err != nil {
@@ -45,14 +45,14 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, *logWriter, err
 	}
 	l := logger(writer)
 	notices = logger(zerolog.MultiLevelWriter(&notice))
-	// net/http's client tells of odd origins by the standard logger alone.
+	// net/http's client reports misbehaving origins only through the standard logger.
 	log.SetFlags(0)
 	log.SetOutput(debugWriter{l})
 	return l, writer, nil
 }
 
-// showMessage makes the message of a line safe for a terminal. The console format
-// quotes the control characters of every other field.
+// showMessage makes the message of a line safe for a terminal. In every other field, the
+// console format itself quotes control characters.
 func showMessage(line map[string]any) error {
 	if message, ok := line[zerolog.MessageFieldName].(string); ok {
 		line[zerolog.MessageFieldName] = printable.Line(message)
@@ -60,7 +60,8 @@ func showMessage(line map[string]any) error {
 	return nil
 }
 
-// printableWriter escapes what JSON and the console format let through.
+// printableWriter escapes the unsafe characters that JSON and the console format let
+// through.
 type printableWriter struct{ out zerolog.LevelWriter }
 
 func (w printableWriter) WriteLevel(level zerolog.Level, line []byte) (int, error) {
@@ -70,7 +71,7 @@ func (w printableWriter) WriteLevel(level zerolog.Level, line []byte) (int, erro
 
 func (w printableWriter) Write(line []byte) (int, error) { return w.WriteLevel(zerolog.NoLevel, line) }
 
-// debugWriter takes lines of another logger.
+// debugWriter logs the lines of another logger at level debug.
 type debugWriter struct{ log zerolog.Logger }
 
 func (w debugWriter) Write(line []byte) (int, error) {

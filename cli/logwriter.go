@@ -13,44 +13,43 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A logWriter takes the lines of the log and writes them from a goroutine of its own:
-// who logs never waits for who reads the log, and does not die of their leaving.
-// Lines that cannot be written, or for which there is no room because writing takes
-// too long, are dropped, counted and told of when lines flow again.
+// A logWriter takes the lines of the log and writes them in a goroutine of its own, so
+// that callers never wait for a reader of the log, and survive one that leaves. Lines that
+// cannot be written, or that find the buffer full because writing is slow, are dropped
+// and counted. When writing succeeds again, a notice in the log says how many were lost.
 //
-// It saves calls to the system where lines come fast: the first is written at once,
-// those that follow within logWriteInterval are written together after it. A warning or an
-// error does not wait. Lines are never split or put in another order.
+// It saves system calls when lines come fast: the first is written at once, and those that
+// follow within logWriteInterval are written together after it. Warnings and errors don't
+// wait. Lines are never split or reordered.
 type logWriter struct {
 	name   string // of the file; "" for standard error
 	notice func(lost int) []byte
-	more   chan struct{} // there are lines, or they are to go to another file
-	now    chan struct{} // they do not wait for the rest to be over
+	more   chan struct{} // there are lines, or a file to change to
+	now    chan struct{} // the lines don't wait for the interval to end
 
 	closing chan struct{}
 	closed  chan struct{} // all is written
 
 	mu      sync.Mutex
 	waiting []byte   // whole lines
-	lost    int      // lines that were dropped since it was last told
-	next    *os.File // takes the place of out
+	lost    int      // lines dropped since the last notice
+	next    *os.File // replaces out; nil: no change
 	dropped atomic.Uint64
 
-	// Of the goroutine that writes:
+	// Only the goroutine that writes uses these.
 	out  io.Writer
 	torn bool // the last line was written only in part
 }
 
 const (
-	logWriteInterval = 10 * time.Millisecond // what a crash could cost
-	logFlushSize     = 32 << 10              // octets that do not wait for the rest to be over
-	logBufferSize    = 1 << 20               // octets that wait at most
-	logCloseTimeout  = time.Second           // for what waits at the end
+	logWriteInterval = 10 * time.Millisecond // a crash may lose this much
+	logFlushSize     = 32 << 10              // octets that are written before the interval ends
+	logBufferSize    = 1 << 20               // octets that may wait
+	logCloseTimeout  = time.Second           // for the last lines
 )
 
-// openLogWriter begins to write to the file of that name, or to stderr if it is "".
-// notice makes the line that says how many were lost. The caller closes the writer when
-// all has been logged.
+// openLogWriter makes a writer to the named file, or to stderr if name is "". notice makes
+// the line that says how many lines were lost. Callers must call Close after the last line.
 func openLogWriter(name string, stderr io.Writer, notice func(lost int) []byte) (*logWriter, error) {
 	l := &logWriter{
 		name: name, out: stderr, notice: notice,
@@ -68,8 +67,8 @@ func openLogWriter(name string, stderr io.Writer, notice func(lost int) []byte) 
 	return l, nil
 }
 
-// openLogFile opens a file to append to. One that it makes is for its owner alone: it
-// says who asked for what.
+// openLogFile opens a file to append to. A new file can be read by its owner alone,
+// because it says who asked for what.
 func openLogFile(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -78,8 +77,8 @@ func openLogFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Reopen goes on in a new file where the old one has been given another name. An error
-// leaves all as it was.
+// Reopen opens the file of the same name again and continues there, for when the old
+// file has been renamed. On an error the old file stays in use.
 func (l *logWriter) Reopen() error {
 	if l.name == "" {
 		return nil
@@ -116,7 +115,7 @@ func (l *logWriter) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Write takes one line of no level, which does not wait.
+// Write takes one line without a level.
 func (l *logWriter) Write(line []byte) (int, error) { return l.WriteLevel(zerolog.NoLevel, line) }
 
 // signalOnce signals on a channel with room for one.
@@ -129,8 +128,8 @@ func signalOnce(c chan<- struct{}) {
 
 func (l *logWriter) run() {
 	defer close(l.closed)
-	rest := time.NewTimer(logWriteInterval)
-	defer rest.Stop()
+	interval := time.NewTimer(logWriteInterval)
+	defer interval.Stop()
 	var spare []byte
 	for {
 		select {
@@ -139,21 +138,21 @@ func (l *logWriter) run() {
 			l.write(spare)
 			return
 		}
-		select { // what it was for is written now
+		select { // an earlier signal: its lines are written now
 		case <-l.now:
 		default:
 		}
 		spare = l.write(spare)
-		rest.Reset(logWriteInterval)
+		interval.Reset(logWriteInterval)
 		select {
-		case <-rest.C:
+		case <-interval.C:
 		case <-l.now:
 		case <-l.closing:
 		}
 	}
 }
 
-// write writes what waits, and returns its room for what comes then.
+// write writes the waiting lines. It returns their buffer for reuse.
 func (l *logWriter) write(spare []byte) []byte {
 	l.mu.Lock()
 	lines, lost, next := l.waiting, l.lost, l.next
@@ -180,8 +179,8 @@ func (l *logWriter) write(spare []byte) []byte {
 	return lines
 }
 
-// drop counts lines that could not be written. The last of them told of those that
-// were lost before, if there were any.
+// drop counts lines that could not be written. If lines were lost before, the last of
+// these is the notice about them, which is no line of the log's own.
 func (l *logWriter) drop(lines []byte, before int) {
 	dropped := bytes.Count(lines, []byte{'\n'})
 	if before > 0 {
@@ -193,13 +192,13 @@ func (l *logWriter) drop(lines []byte, before int) {
 	l.lost += max(dropped, 0) + before
 }
 
-// Close writes what waits, but leaves it if that takes too long.
+// Close writes the waiting lines, for logCloseTimeout at most.
 func (l *logWriter) Close() error {
 	close(l.closing)
 	select {
 	case <-l.closed:
 	case <-time.After(logCloseTimeout):
-		return nil // nobody can be told
+		return nil // the log is the only place to report this
 	}
 	if l.lost > 0 && l.name != "" {
 		return errors.Join(fmt.Errorf("writing the log: its last %d lines are lost", l.lost), l.closeFile())

@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand writes what --help says as manual pages. It is for who packages the
-// program.
+// manCommand writes the texts of --help as manual pages. It is for packagers.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man FOLDER",

@@ -7,15 +7,15 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// setMemory keeps the process within its container's memory, unless GOMEMLIMIT says
-// otherwise, and sets how much room the garbage collector has, unless GOGC does:
-// 16 MiB and half of what is in use. By Go's own measure, as much again as is in use,
-// it would have too little when that is little, and run all the time, and when it is
-// much, as with thousands of tunnels, twice of that would be taken.
+// setMemory keeps the process within its container's memory, unless GOMEMLIMIT is set. It
+// also sets how much the heap may grow between collections, unless GOGC is set: 16 MiB and
+// half of what is in use. Go's default, as much again as is in use, is too little for a
+// small heap, which would be collected all the time, and too much for a large one, as
+// with thousands of tunnels.
 //
-// The 16 MiB are half of the ballast that it returns, which is to be held as long as
-// the process runs. It counts for the collector alone: nothing is ever written
-// there, so it takes no memory.
+// The 16 MiB are half of the ballast that it returns. Callers must hold the ballast as long
+// as the process runs. It takes no memory, because nothing is ever written there; only the
+// collector counts it.
 func setMemory() (ballast []byte) {
 	limit, _ := memlimit.Set() // an error says that there is no container
 	if os.Getenv("GOGC") != "" {

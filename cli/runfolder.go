@@ -14,21 +14,21 @@ const runFolderPrefix = "robotsproxy-run-"
 // errFolderTaken is what lockFolder returns for a folder that another process holds.
 var errFolderTaken = errors.New("another process holds it")
 
-// A runFolder holds the files by which the clients of one run trust the CA. Everybody
-// may read it, since the command may run as another user; no secret goes there. The
-// process keeps it locked for as long as it lives: the next run can then tell the
-// folder of one that was killed, and systemd-tmpfiles leaves this one alone.
+// A runFolder holds the files by which the clients of one run trust the CA. Everybody may
+// read it, because the command may run as another user; it never holds a secret. The
+// process keeps it locked as long as it lives. So the next run recognises the folder of a
+// run that was killed, and systemd-tmpfiles leaves a live one alone.
 type runFolder struct {
 	path string
 	held *os.File // nil where folders cannot be locked
 }
 
-// makeRunFolder makes a folder in parent, which it makes if it is not there; "" stands
-// for the system's folder for temporary files. It removes the folders of runs that
-// were killed. The caller must close it.
+// makeRunFolder makes a folder in parent, and parent if it does not exist; "" stands for
+// the system's folder for temporary files. It also removes the folders of runs that were
+// killed. Callers must call Close.
 //
-// Where everybody may write, others may put what they like under any name. So the
-// name is random, and a folder that is there already is never used.
+// If everybody may write to parent, others may create any name there. So the name is
+// random, and a folder that exists already is never used.
 func makeRunFolder(parent string) (*runFolder, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -67,7 +67,7 @@ func (f *runFolder) Close() error {
 
 // removeDeadFolders removes the folders in parent whose processes have gone.
 func removeDeadFolders(parent string) {
-	entries, _ := os.ReadDir(parent) // of which there are none if it cannot be read
+	entries, _ := os.ReadDir(parent) // none if it cannot be read
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), runFolderPrefix) {
 			continue

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lockFolder locks a folder of this user's own, which must not be a symbolic link.
-// The system takes the lock back when the process ends, however it ends.
+// lockFolder locks a folder, which must be this user's own and no symbolic link. The
+// system releases the lock when the process ends, however it ends.
 func lockFolder(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func lockOpenFolder(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Who held it before may have removed it.
+	// The process that held the lock before may have removed the folder.
 	if now, err := os.Lstat(f.Name()); err != nil || !os.SameFile(info, now) {
 		return fs.ErrNotExist
 	}

@@ -12,7 +12,7 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// summary counts what became of the requests of one run.
+// A summary counts the outcomes of the requests of one run.
 type summary struct {
 	mu        sync.Mutex
 	requests  int
@@ -23,26 +23,26 @@ type summary struct {
 	others    int // refusals beyond maxCauses
 }
 
-// cause is what refused a request, or would have.
+// A cause is what refused a request, or would have in mode enforce.
 type cause struct {
 	origin string
 	why    string
 	refuse bool
 }
 
-// What is remembered is bounded: a crawl may meet any number of origins, and they may
-// write rules of any length.
+// Bounds of the memory for causes: a crawl may meet any number of origins, with rules of
+// any length.
 const (
 	maxCauses       = 10_000
 	maxReasonLength = 300 // octets
 )
 
-// maxDistrusted is how many hosts are named.
+// maxDistrusted is how many hosts are named that the command distrusts.
 const maxDistrusted = 5
 
 func newSummary() *summary { return &summary{causes: map[cause]int{}} }
 
-// add takes one decision; it is called by many at once.
+// add counts one decision. It is safe for concurrent use.
 func (t *summary) add(d gate.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *summary) add(d gate.Decision) {
 	t.causes[c]++
 }
 
-// why says in a few words what refused a request.
+// why says in a few words why a request was refused.
 func why(d gate.Decision) string {
 	switch {
 	case d.Judgment == gate.Allowed:
@@ -86,8 +86,8 @@ func why(d gate.Decision) string {
 }
 
 // print writes a line with the totals, then one for each origin and cause, the most
-// refused first. exempt are the hosts that no_proxy kept away, distrusted those that
-// the command did not ask because it does not trust the CA.
+// frequent first. exempt are the hosts that no_proxy excludes, distrusted those that the
+// command did not ask because it does not trust the CA.
 func (t *summary) print(w io.Writer, exempt, distrusted []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *summary) print(w io.Writer, exempt, distrusted []string) {
 	}
 }
 
-// sorted are the causes, those that refused most first.
+// sorted are the causes, the most frequent first.
 func (t *summary) sorted() []cause {
 	all := make([]cause, 0, len(t.causes))
 	for c := range t.causes {

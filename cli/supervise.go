@@ -12,8 +12,7 @@ import (
 	"syscall"
 )
 
-// The exit codes of run that are not its command's own, as env(1) and shells have
-// them.
+// The exit codes of run that are not its command's own. env(1) and shells use the same.
 const (
 	exitProxy         = 125 // the proxy could not start
 	exitNotExecutable = 126
@@ -21,20 +20,20 @@ const (
 	exitSignalled     = 128 // and the signal's number
 )
 
-// notifySignals has the signals that are for the command come by a channel, until stop is
-// called, instead of ending this process. What whoever started it has it ignore,
-// as nohup does, stays ignored, by the command too.
+// notifySignals sends the signals that are for the command to a channel, until stop is
+// called, instead of letting them end this process. Signals that this process was started
+// to ignore, as by nohup, stay ignored, by the command too.
 func notifySignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)...)
-	// A reader of standard error that leaves ends neither the proxy nor its exit code.
+	// If the reader of standard error leaves, neither the proxy nor the exit code changes.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// supervise withExitCode a command to its end with the signals that come for this process
-// passed on to it. It returns its exit code, with an error where it could not be
-// started. A signal that has come before it is the end of both.
+// supervise runs a command to its end, and passes on to it the signals that come for this
+// process. It returns the command's exit code, with an error if the command could not be
+// started. If a signal came earlier, the command is not started.
 func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
 	select {
 	case s := <-signals:

@@ -2,8 +2,8 @@ package cli
 
 import "syscall"
 
-// endsWithParent asks a child to end when this process is killed: its proxy is gone
-// then.
+// endsWithParent has the kernel end a child when this process is killed, because its
+// proxy is then gone.
 func endsWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 }

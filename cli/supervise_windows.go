@@ -5,8 +5,8 @@ import (
 	"os/exec"
 )
 
-// forwardedSignals are kept from ending this process before its child: the console sends
-// them to both.
+// forwardedSignals must not end this process before its child. The console sends them to
+// both.
 var forwardedSignals = []os.Signal{os.Interrupt}
 
 func isolateSignals(*exec.Cmd) {}

@@ -13,9 +13,9 @@ func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate --config FILE",
 		Short: "Say what is wrong with a configuration",
-		Long: `Say all that is wrong with a configuration, one mistake a line: file, line, column and
-the mend. What is valid and would still refuse requests for nothing is a warning.
-Exit code: 0 it is valid, 2 it is not.`,
+		Long: `Report every mistake in a configuration, one a line: file, line, column and remedy.
+Settings that are valid but would refuse requests needlessly get a warning. Exit code:
+0 the configuration is valid, 2 it is not.`,
 		Example: `  robotsproxy validate --config robotsproxy.yaml`,
 		Args:    cobra.NoArgs,
 	}

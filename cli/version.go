@@ -22,7 +22,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// buildVersion is what the Go toolchain noted of the source that it built.
+// buildVersion is what the Go toolchain recorded about the source.
 func buildVersion() (version, commit string) {
 	version, commit = "devel", "unknown"
 	info, ok := debug.ReadBuildInfo()
@@ -40,7 +40,7 @@ func buildVersion() (version, commit string) {
 	return version, commit
 }
 
-// newBuildInfo is a metric that is always 1 and whose labels say what runs.
+// newBuildInfo is a metric that is always 1; its labels say which build runs.
 func newBuildInfo() prometheus.Collector {
 	version, commit := buildVersion()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
