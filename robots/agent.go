@@ -21,8 +21,8 @@ func agentNames(value string) (name, lead string) {
 	return name, value[:end]
 }
 
-// agentName is the name that a product token, or a user-agent value, spells
-// whole; "" if there is none.
+// agentName is the name that the first word of a product token or of a user-agent value
+// spells; "" if there is none.
 func agentName(value string) string {
 	name := trimSpace(value)
 	for i := range len(name) {

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// compile makes the file of what has been read.
+// compile makes the File of what has been read.
 //
 // A group that is spread over many sections gets one index of them all, unless
 // such indexes grow out of proportion to the file: then the sections' own are
@@ -23,46 +23,46 @@ func (p *parser) compile() *File {
 	for i := range f.groups {
 		sections[i] = p.sectionsOf(f.groups[i].name)
 	}
-	joined, room := p.join(sections)
+	joined, memory := p.join(sections)
 	own := make([]*index, len(p.sections))
 	for i := range f.groups {
 		g := &f.groups[i]
-		first := len(room.uses)
+		first := len(memory.uses)
 		if joined[i] {
-			room.uses = append(room.uses, room.index(rules, p.rulesOf(sections[i]...)))
+			memory.uses = append(memory.uses, memory.index(rules, p.rulesOf(sections[i]...)))
 		} else {
 			for _, s := range sections[i] {
 				if own[s] == nil {
-					own[s] = room.index(rules, p.rulesOf(s))
+					own[s] = memory.index(rules, p.rulesOf(s))
 				}
-				room.uses = append(room.uses, own[s])
+				memory.uses = append(memory.uses, own[s])
 			}
 		}
-		g.indexes = room.uses[first:len(room.uses):len(room.uses)]
+		g.indexes = memory.uses[first:len(memory.uses):len(memory.uses)]
 		p.conclude(g)
 	}
 	f.conclude()
-	f.size += sizeOf[File](1) + rules.size() + room.size()
+	f.size += sizeOf[File](1) + rules.size() + memory.size()
 	return f
 }
 
-// room is where all that a file's indexes are made of has its place: each kind in one
-// piece of memory, of which the garbage collector makes less than of many.
-type room struct {
+// An arena holds all that a file's indexes consist of: one slice for each kind, which
+// costs the garbage collector less than many small ones.
+type arena struct {
 	indexes []index
 	uses    []*index // by groups
 	plain   []prefix
 	wild    []int32
-	filed   int64 // what sets of many wild rules take besides, in octets
+	filed   int64 // what large sets of wild rules take besides, in octets
 }
 
-func (r *room) size() int64 {
-	return sizeOf[index](cap(r.indexes)) + sizeOf[*index](cap(r.uses)) + sizeOf[prefix](cap(r.plain)) + sizeOf[int32](cap(r.wild)) + r.filed
+func (a *arena) size() int64 {
+	return sizeOf[index](cap(a.indexes)) + sizeOf[*index](cap(a.uses)) + sizeOf[prefix](cap(a.plain)) + sizeOf[int32](cap(a.wild)) + a.filed
 }
 
-// join says which of the groups, of these sections, get one index of them all, and
-// makes the room that all indexes will need.
-func (p *parser) join(groups [][]int32) (joined []bool, r room) {
+// join tells which of the groups, each given by its sections, get one index of all their
+// sections, and allocates what all indexes will need.
+func (p *parser) join(groups [][]int32) (joined []bool, a arena) {
 	joined = make([]bool, len(groups))
 	own := make([]bool, len(p.sections))
 	indexes, uses, plain, wild := 0, 0, 0, 0
@@ -79,10 +79,10 @@ func (p *parser) join(groups [][]int32) (joined []bool, r room) {
 			}
 		}
 	}
-	most := 4 * len(p.rules)
+	budget := 4 * len(p.rules)
 	for i, sections := range groups {
-		if n := p.count(sections); len(sections) > 1 && n <= most {
-			most -= n
+		if n := p.count(sections); len(sections) > 1 && n <= budget {
+			budget -= n
 			joined[i] = true
 			uses++
 			count(sections...)
@@ -96,7 +96,7 @@ func (p *parser) join(groups [][]int32) (joined []bool, r room) {
 			}
 		}
 	}
-	return joined, room{
+	return joined, arena{
 		indexes: make([]index, 0, indexes),
 		uses:    make([]*index, 0, uses),
 		plain:   make([]prefix, 0, plain),
@@ -104,8 +104,8 @@ func (p *parser) join(groups [][]int32) (joined []bool, r room) {
 	}
 }
 
-// take gives what has been read of rules the room that it needs, in one text with
-// the names of the groups and the sitemaps.
+// take takes the rules out of the parser, without much spare capacity. It puts the names
+// of the groups and the sitemaps into their text.
 func (p *parser) take(f *File) *rules {
 	if cap(p.rules) > len(p.rules)+len(p.rules)/8 {
 		p.rules = slices.Clone(p.rules)
@@ -129,7 +129,7 @@ func (p *parser) take(f *File) *rules {
 	return rs
 }
 
-// conclude sets what the file says to all bots alike, and its size without rules and
+// conclude sets what holds for the file as a whole, and its size without rules and
 // indexes.
 func (f *File) conclude() {
 	f.extent = Everything // for a bot without a group
@@ -147,7 +147,7 @@ func (f *File) conclude() {
 	}
 }
 
-// sectionsOf are the sections that address the bot of a name.
+// sectionsOf are the sections that address the bot of that name, in the file's order.
 func (p *parser) sectionsOf(name string) []int32 {
 	runs := p.named[name]
 	sections := make([]int32, 0, len(runs))
@@ -159,7 +159,7 @@ func (p *parser) sectionsOf(name string) []int32 {
 	return sections
 }
 
-// conclude sets what a group says as a whole, by the sections that name it.
+// conclude sets what holds for a group as a whole, from the sections that name it.
 func (p *parser) conclude(g *Group) {
 	var all reach
 	for _, x := range g.indexes {
@@ -190,7 +190,7 @@ func (p *parser) count(sections []int32) (rules int) {
 	return rules
 }
 
-// ruleRange is where the rules of a section are.
+// ruleRange is the range of a section's rules among all.
 func (p *parser) ruleRange(section int32) (first, end int32) {
 	end = int32(len(p.rules))
 	if int(section)+1 < len(p.sections) {

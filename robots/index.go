@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// index is a set of a file's rules, ready to be asked for the one that decides.
-// It names rules by their place in the file: small, and nothing for the garbage
+// index is a set of a file's rules, arranged to find the one that decides. It refers to
+// rules by their index in the file, which is small and no pointer for the garbage
 // collector to follow.
 type index struct {
 	rules *rules // all of the file
@@ -19,33 +19,33 @@ type index struct {
 // prefix is an entry of the index of plain rules, which is in order of text.
 type prefix struct {
 	text   span  // that of at least one plain rule
-	best   int32 // of the plain rules whose text this one begins with
-	parent int32 // the longest other entry whose text this one begins with, or -1
+	best   int32 // of the plain rules whose texts are prefixes of this one
+	parent int32 // the longest other entry whose text is a prefix of this one, or -1
 }
 
 // index makes an index of some of the file's rules.
-func (r *room) index(rules *rules, ids []int32) *index {
-	r.indexes = append(r.indexes, index{rules: rules})
-	x := &r.indexes[len(r.indexes)-1]
-	plain, first := make([]int32, 0, len(ids)), len(r.wild)
+func (a *arena) index(rules *rules, ids []int32) *index {
+	a.indexes = append(a.indexes, index{rules: rules})
+	x := &a.indexes[len(a.indexes)-1]
+	plain, first := make([]int32, 0, len(ids)), len(a.wild)
 	for _, id := range ids {
 		rule := &rules.all[id]
 		x.reach.add(rule)
 		if rule.plain {
 			plain = append(plain, id)
 		} else {
-			r.wild = append(r.wild, id)
+			a.wild = append(a.wild, id)
 		}
 	}
-	x.plain = r.prefixes(rules, plain)
-	x.wild = newWild(rules, r.wild[first:len(r.wild):len(r.wild)])
+	x.plain = a.prefixes(rules, plain)
+	x.wild = newWild(rules, a.wild[first:len(a.wild):len(a.wild)])
 	if w := &x.wild; w.starts != nil {
-		r.filed += sizeOf[int32](cap(w.loose) + cap(w.filed) + cap(w.starts))
+		a.filed += sizeOf[int32](cap(w.loose) + cap(w.filed) + cap(w.starts))
 	}
 	return x
 }
 
-func (r *room) prefixes(rules *rules, ids []int32) []prefix {
+func (a *arena) prefixes(rules *rules, ids []int32) []prefix {
 	slices.SortFunc(ids, func(a, b int32) int { return strings.Compare(rules.textOf(a), rules.textOf(b)) })
 	better := func(a, b int32) int32 {
 		if rules.all[a].beats(&rules.all[b]) {
@@ -53,7 +53,7 @@ func (r *room) prefixes(rules *rules, ids []int32) []prefix {
 		}
 		return b
 	}
-	out := r.plain[len(r.plain):]
+	out := a.plain[len(a.plain):]
 	for _, id := range ids {
 		p := prefix{text: rules.all[id].text, best: id, parent: int32(len(out) - 1)}
 		text := rules.cut(p.text)
@@ -71,7 +71,7 @@ func (r *room) prefixes(rules *rules, ids []int32) []prefix {
 		}
 		out = append(out, p)
 	}
-	r.plain = r.plain[:len(r.plain)+len(out)]
+	a.plain = a.plain[:len(a.plain)+len(out)]
 	return out[:len(out):len(out)]
 }
 
@@ -85,8 +85,8 @@ func (x *index) match(s *search) {
 }
 
 func (x *index) matchPlain(s *search) *rule {
-	// All texts that the path begins with are the greatest text that isn't
-	// greater than the path, or begin that text.
+	// Each text that is a prefix of the path is the greatest text that is not greater
+	// than the path, or a prefix of that.
 	after, _ := slices.BinarySearchFunc(x.plain, s.path, func(p prefix, path string) int {
 		return cmp.Or(strings.Compare(x.rules.cut(p.text), path), -1) // an equal text comes before
 	})

@@ -12,12 +12,12 @@ type Line struct {
 }
 
 // Lines splits a robots.txt as Parse does, so that the first is line 1 of a [Rule],
-// and marks the group that rules a bot of these product tokens, wherever in the file
-// it is (see [File.Group]). It reads the whole text again: it is for people to look
-// at, not for judging.
+// and marks the group that applies to a bot with these product tokens, wherever in the
+// file it is (see [File.Group]). It reads the whole text again, for people to look at:
+// it is not for judging.
 func Lines(body []byte, tokens []string) []Line {
 	var lines []Line
-	var sections, runs []int32 // that the lines are of; -1: none, or no one run
+	var sections, runs []int32 // of each line; -1: none, or not of one run
 	p := &parser{named: map[string][]int32{}}
 	eachLine(trimMark(string(body)), func(number int, text string) {
 		p.line(number, text)
@@ -46,7 +46,7 @@ func Lines(body []byte, tokens []string) []Line {
 		}
 	}
 	if last := len(lines) - 1; lines[last].Text == "" {
-		lines = lines[:last] // what follows the last line's end
+		lines = lines[:last] // nothing follows the last line's end
 	}
 	return lines
 }

@@ -70,7 +70,7 @@ func isNormal(path string) bool {
 	return true
 }
 
-// maybeDots reports whether a dot segment may follow; it may say so of others.
+// maybeDots reports whether s may begin with a dot segment. It may say so wrongly.
 func maybeDots(s string) bool {
 	return s != "" && s[0] == '.' && (len(s) == 1 || strings.IndexByte("./?%", s[1]) >= 0)
 }
@@ -123,8 +123,8 @@ func appendNormal(dst []byte, path string) []byte {
 	return dst
 }
 
-// appendEscaped appends the normal form of s, of which it knows no structure
-// but the wildcards of a pattern.
+// appendEscaped appends the normal form of s, which has no structure but the wildcards
+// of a pattern.
 func appendEscaped(dst []byte, s string, pattern bool) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {
@@ -151,31 +151,31 @@ func appendEscaped(dst []byte, s string, pattern bool) []byte {
 }
 
 // withNormal calls do with the normal form of a path, which do must not keep. It
-// allocates nothing but, now and then, room for a longer path.
+// allocates nothing but, now and then, a larger buffer.
 func withNormal(path string, do func(normal string)) {
 	if isNormal(path) {
 		do(path)
 		return
 	}
-	room, _ := rooms.Get().(*[]byte)
-	if room == nil {
-		room = new([]byte)
+	buffer, _ := normalBuffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
 	}
-	if most := 3*len(path) + 1; cap(*room) < most {
-		*room = make([]byte, 0, most)
+	if size := 3*len(path) + 1; cap(*buffer) < size {
+		*buffer = make([]byte, 0, size)
 	}
-	do(view(appendNormal((*room)[:0], path)))
-	rooms.Put(room)
+	do(view(appendNormal((*buffer)[:0], path)))
+	normalBuffers.Put(buffer)
 }
 
-// rooms holds buffers for normal forms, none much longer than three times the
-// longest path asked for.
-var rooms sync.Pool
+// normalBuffers holds buffers for normal forms, none of them much longer than three times
+// the longest path asked for.
+var normalBuffers sync.Pool
 
 // view is b as a string, without a copy; b must not change while it is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// unescape reads a %XX; that s begins with the % is the caller's to see.
+// unescape reads a %XX. Callers must have checked that s begins with the %.
 func unescape(s string) (byte, bool) {
 	if len(s) < 3 {
 		return 0, false

@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 	"strings"
@@ -10,15 +11,30 @@ import (
 // maxLine is how many octets of a line count; Google's parser has this bound.
 const maxLine = 16663
 
-// Parse reads a robots.txt. It never fails: what cannot be read says nothing
-// (RFC 9309 2.2). The time and room it takes grow with the length of the body,
-// whatever is in it. It keeps nothing of body.
+// Parse reads a robots.txt. It never fails: it ignores what it cannot read (RFC 9309
+// 2.2). The time and memory that it takes grow linearly with the length of the body,
+// whatever is in it. It keeps no reference to body.
 func Parse(body []byte) *File {
 	return read(trimMark(view(body))).compile()
 }
 
+// Cut returns the part of a body that counts. The body has been read up to one octet more
+// than max. Cut drops what is over max, and a last line that is cut there, since half a
+// rule is another rule (Disallow: / for Disallow: /private).
+func Cut(body []byte, max int64) []byte {
+	if int64(len(body)) <= max {
+		return body
+	}
+	over := body[max]
+	body = body[:max]
+	if over == '\n' || over == '\r' {
+		return body
+	}
+	return body[:bytes.LastIndexAny(body, "\r\n")+1]
+}
+
 func read(text string) *parser {
-	// Room for the rules at once: growing would copy them over and over. Most
+	// Allocate the rules at once, since growing would copy them over and over. Most
 	// lines are rules, and most rules are longer than 16 octets.
 	p := &parser{
 		named: map[string][]int32{},
@@ -29,7 +45,7 @@ func read(text string) *parser {
 	return p
 }
 
-// trimMark cuts a byte-order mark, or the first one or two octets of one.
+// trimMark cuts off a byte-order mark, or the first one or two octets of one.
 func trimMark(text string) string {
 	for _, octet := range []string{"\xEF", "\xBB", "\xBF"} {
 		var found bool
@@ -40,11 +56,11 @@ func trimMark(text string) string {
 	return text
 }
 
-// eachLine calls do with the lines of text and their numbers. They end with LF,
-// CR or CRLF.
+// eachLine calls do with each line of text and its number. Lines end with LF, CR or
+// CRLF.
 func eachLine(text string, do func(number int, line string)) {
-	// Where the next LF and CR are is found once for each, so that a file with
-	// only one kind isn't searched to its end for the other at every line.
+	// The next LF and the next CR are searched for separately, so that a file with only
+	// one of them is not searched to its end for the other at every line.
 	at := 0
 	next := func(c byte) int {
 		if i := strings.IndexByte(text[at:], c); i >= 0 {
@@ -85,9 +101,9 @@ const (
 	requestRate
 )
 
-// fields are the spellings that are taken for each field; a longer name that
-// begins so is taken too. They are those of Google's parser and, in the same
-// spirit, of Crawl-delay and Request-rate, which it doesn't know.
+// fields are the accepted spellings of each field; a longer name that begins with one is
+// accepted too. They are those of Google's parser and, in the same spirit, some of
+// Crawl-delay and Request-rate, which that parser does not know.
 var fields = []struct {
 	prefix string
 	field  field
@@ -120,7 +136,7 @@ func splitLine(line string) (field, string) {
 	line = trimSpace(line)
 	end := strings.IndexByte(line, ':')
 	if end < 0 {
-		// Some forget the colon; exactly two words leave no doubt.
+		// Some forget the colon; exactly two words are clear enough.
 		end = strings.IndexAny(line, " \t")
 		if end < 0 || strings.ContainsAny(strings.TrimLeft(line[end:], " \t"), " \t") {
 			return unknown, ""
@@ -195,15 +211,15 @@ func (p *parser) line(number int, line string) {
 }
 
 func (p *parser) rule(written Rule) {
-	r, text, ok := written.ready(p.text)
+	r, text, ok := written.compile(p.text)
 	if !ok {
 		return
 	}
 	p.rules, p.text = append(p.rules, r), text
 }
 
-// firstBlank is the one of two empty rules, in the order of the file, that
-// Group.Blank names.
+// firstBlank is the one of two empty rules that Group.Blank returns; a comes first in
+// the file.
 func firstBlank(a, b Rule) Rule {
 	if a.Line == 0 || b.Allow && !a.Allow {
 		return b
@@ -227,7 +243,7 @@ func (p *parser) userAgent(value string) {
 	}
 }
 
-// address has the run that is being read address the bot of a name.
+// address adds the bot of that name to those that the current run addresses.
 func (p *parser) address(name string) {
 	if name == "" {
 		return
@@ -249,10 +265,10 @@ func parseNumber(s string) (float64, bool) {
 	return min(n, 1<<53), err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// seconds makes a duration of n, or the longest that a file may state.
+// seconds makes a duration of n, bounded by the longest that counts.
 func seconds(n float64) time.Duration {
-	const most = 1 << 30 // 34 years; a Duration holds nine times that
-	return time.Duration(min(n, most) * float64(time.Second))
+	const maxSeconds = 1 << 30 // 34 years; a Duration holds nine times that
+	return time.Duration(min(n, maxSeconds) * float64(time.Second))
 }
 
 // trimSpace is strings.TrimSpace for ASCII: U+0085 and U+00A0 are text here.

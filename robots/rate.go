@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A pace is how far apart somebody's requests are to start. The zero value states
+// A pace states the time between the starts of two requests. The zero value states
 // nothing.
 type pace struct {
 	delay   time.Duration // of the first Crawl-delay
@@ -25,7 +25,7 @@ func readPace(field field, value string) (p pace) {
 	return p
 }
 
-// add joins what is stated later: the first delay counts, and the first rate that
+// add adds what a later line states: the first delay counts, and the first rate that
 // holds.
 func (p *pace) add(later pace) {
 	if !p.delayed {
@@ -50,33 +50,33 @@ func (p *pace) at(day time.Duration) (time.Duration, bool) {
 // stated reports whether there is a delay at any time.
 func (p *pace) stated() bool { return p.delayed || len(p.rates) > 0 }
 
-// A rate is what a Request-rate line asks for: so many requests in so long, maybe
-// between two times of the day alone. No standard has it; the syntax is that of the
-// extended standard of 1996, "1/10s", "30/1m 0900-1659".
+// A rate is what a Request-rate line asks for: a number of requests in a length of time,
+// perhaps only between two times of day. It is in no standard; the syntax is that of the
+// extended standard proposed in 1996, "1/10s", "30/1m 0900-1659".
 type rate struct {
 	delay    time.Duration // between the starts of two requests
 	from, to int16         // minutes of the day in UTC, both included; to may be before from
 }
 
-const dayMinutes = 24 * 60
+const minutesPerDay = 24 * 60
 
-// always reports whether the rate is one for the whole day.
-func (r rate) always() bool { return r.from == 0 && r.to == dayMinutes-1 }
+// always reports whether the rate holds all day.
+func (r rate) always() bool { return r.from == 0 && r.to == minutesPerDay-1 }
 
-// holds reports whether the rate is one for this time since midnight.
+// holds reports whether the rate holds at this time since midnight.
 func (r rate) holds(at time.Duration) bool {
-	minute := int16(at / time.Minute % dayMinutes)
-	if r.from > r.to { // over midnight
+	minute := int16(at / time.Minute % minutesPerDay)
+	if r.from > r.to { // across midnight
 		return minute >= r.from || minute <= r.to
 	}
 	return r.from <= minute && minute <= r.to
 }
 
-// maxRates is how many rates of a group count: one for each hour.
+// maxRates bounds the rates of a group that count: one for each hour.
 const maxRates = 24
 
-// addRates appends to rates those of more that may ever count. It does not write to
-// what lies behind rates, which groups share.
+// addRates appends those of more that can ever count. It does not write to the array of
+// rates, which groups share.
 func addRates(rates []rate, more ...rate) []rate {
 	switch n := len(rates); {
 	case n == 0:
@@ -89,9 +89,9 @@ func addRates(rates []rate, more ...rate) []rate {
 	}
 }
 
-// parseRate reads REQUESTS/TIME, in which the time is in seconds or has one of the
-// units s, m and h, and the hours after it, if there are any. A rate of no requests,
-// or in no time, is none.
+// parseRate reads REQUESTS/TIME and the hours after it, if there are any. The time is in
+// seconds or has one of the units s, m and h. A rate of no requests or in no time is
+// invalid.
 func parseRate(s string) (rate, bool) {
 	requests, rest, _ := strings.Cut(s, "/")
 	rest = trimSpace(rest)
@@ -102,7 +102,7 @@ func parseRate(s string) (rate, bool) {
 	if !ok || !ok2 || n == 0 || length == 0 {
 		return rate{}, false
 	}
-	r := rate{delay: seconds(length * unit / n), to: dayMinutes - 1}
+	r := rate{delay: seconds(length * unit / n), to: minutesPerDay - 1}
 	if hours != "" {
 		from, to, _ := strings.Cut(hours, "-")
 		r.from, ok = parseMinute(from)
@@ -137,5 +137,5 @@ func parseMinute(s string) (int16, bool) {
 	if hour > 24 || minute > 59 || hour == 24 && minute > 0 {
 		return 0, false
 	}
-	return min(hour*60+minute, dayMinutes-1), true
+	return min(hour*60+minute, minutesPerDay-1), true
 }

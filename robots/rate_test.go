@@ -130,7 +130,7 @@ func FuzzRequestRate(f *testing.F) {
 		if r.delay < 0 || r.delay > (1<<30)*time.Second {
 			t.Errorf("%q: a delay of %v", value, r.delay)
 		}
-		for minute := range time.Duration(dayMinutes) {
+		for minute := range time.Duration(minutesPerDay) {
 			if r.holds(minute * time.Minute) {
 				return
 			}

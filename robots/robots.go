@@ -24,24 +24,24 @@ type File struct {
 // They belong to no group (RFC 9309 2.2.4). The caller must not change them.
 func (f *File) Sitemaps() []string { return f.sitemaps }
 
-// Size is about how much memory the file holds, in bytes.
+// Size is roughly how much memory the file takes, in bytes.
 func (f *File) Size() int64 { return f.size }
 
 // Extent says whether the file makes any difference between paths or between
 // bots, whether it names them or not: Everything and Nothing hold for all.
 func (f *File) Extent() Extent { return f.extent }
 
-// StatesDelay reports whether any group states a delay, be it of zero or for some
-// hours alone.
+// StatesDelay reports whether any group states a delay, even one of zero or one for
+// some hours only.
 func (f *File) StatesDelay() bool { return f.delays }
 
-// Group finds the group that rules a bot of these product tokens, most specific
+// Group finds the group that applies to a bot with these product tokens, most specific
 // first: the first token that any group names, else everyone's group. It
 // returns the token that chose it, or "*" if none of them did; nil and "" if
 // the file has no group for this bot (RFC 9309 2.2.1).
 //
 // A token may carry a version ("ExampleBot/1.0"), which names nobody and is
-// left out; "*" means everyone. Case doesn't count.
+// ignored; "*" means everyone. Case does not matter.
 func (f *File) Group(tokens []string) (*Group, string) {
 	for _, token := range tokens {
 		var stack [64]byte
@@ -78,15 +78,15 @@ type Group struct {
 // for everyone.
 func (g *Group) Name() string { return g.name }
 
-// Delay is how far apart the group wants the starts of requests at a time of day,
-// given as the time since midnight in UTC: the first Crawl-delay that it states or,
-// where it states none, that of its first Request-rate for that time. False if it
-// states neither. Either belongs to the user-agent lines right above it alone, or
-// after a rule to all those of the rule's group.
+// Delay is the time that the group wants between the starts of two requests, at a time
+// of day that is given as the time since midnight in UTC: the first Crawl-delay that it
+// states or, if it states none, that of its first Request-rate for that time. False if
+// it states neither. Either line belongs to the user-agent lines right above it alone;
+// after a rule it belongs to all those of the rule's group.
 func (g *Group) Delay(at time.Duration) (time.Duration, bool) { return g.pace.at(at) }
 
-// StatesDelay reports whether the group states a delay, be it of zero or for some
-// hours alone.
+// StatesDelay reports whether the group states a delay, even one of zero or one for
+// some hours only.
 func (g *Group) StatesDelay() bool { return g.pace.stated() }
 
 // Extent says whether the group's rules make any difference between paths.
@@ -102,7 +102,7 @@ func (g *Group) Extent() Extent { return g.extent }
 // true. Of a group that disallows nothing it then returns a rule that matches, not
 // always the longest.
 //
-// That /robots.txt itself is always allowed is the caller's to say.
+// Callers must allow /robots.txt itself, whatever Match says.
 func (g *Group) Match(path string) (Rule, bool) {
 	s := search{left: maxEffort}
 	withNormal(path, func(normal string) {

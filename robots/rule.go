@@ -17,8 +17,8 @@ func (r Rule) String() string {
 	return strings.TrimSpace("Disallow: " + r.Pattern)
 }
 
-// rule is a Rule made ready to match. It holds no pointers: there may be many
-// millions in memory, through which the garbage collector would go again and again.
+// rule is a Rule compiled for matching. It holds no pointers, since the garbage collector
+// would have to follow those of the millions of rules that may be in memory.
 type rule struct {
 	pattern  span // as written
 	text     span // the pattern in normal form, without a last "*" or "$"
@@ -29,12 +29,13 @@ type rule struct {
 	plain    bool // it matches all paths that begin with its text
 }
 
-// span is a piece of the text of rules. An octet of a file adds at most four to that:
-// its pattern's, and %XX in the normal form. So this is enough for files of 1 GiB.
+// span is a piece of the text of rules. An octet of a file adds at most four octets to
+// that text: itself in the pattern, and %XX in the normal form. So 32 bits are enough for
+// files of 1 GiB.
 type span struct{ at, len uint32 }
 
-// rules are those of a file, in its order, and the text that all their spans are of.
-// The file's names and sitemaps are pieces of it too.
+// rules are the rules of a file, in its order, and the text that their spans point into.
+// The names of the file's groups and its sitemaps are pieces of that text too.
 type rules struct {
 	text string
 	all  []rule
@@ -42,15 +43,15 @@ type rules struct {
 
 func (rs *rules) cut(s span) string { return rs.text[s.at : s.at+s.len] }
 
-// textOf is the text of a rule by its place in the file.
+// textOf is the text of the rule with that index in the file.
 func (rs *rules) textOf(id int32) string { return rs.cut(rs.all[id].text) }
 
 func (rs *rules) size() int64 { return int64(len(rs.text)) + sizeOf[rule](cap(rs.all)) }
 
-// ready makes a rule ready, and appends its pattern and, where that is another one,
-// its normal form to dst, the text of its file so far. False if the rule can match
-// nothing, since a path begins with a slash.
-func (r Rule) ready(dst []byte) (rule, []byte, bool) {
+// compile compiles a rule. To dst, the text of its file so far, it appends the rule's
+// pattern and, if that differs, its normal form. False if the rule can match nothing,
+// since every path begins with a slash.
+func (r Rule) compile(dst []byte) (rule, []byte, bool) {
 	text := r.Pattern
 	if text == "" || text[0] != '/' && text[0] != '*' {
 		return rule{}, dst, false

@@ -2,24 +2,24 @@ package robots
 
 import "strings"
 
-// A search looks for the rule that decides about one path in normal form. What it
-// may cost is bounded, since a file that is all wildcards, or a long URL, is easily
-// written: a file of 500 KiB and a URL of 64 KiB would take a second.
+// A search looks for the rule that decides about one path in normal form. Its cost is
+// bounded, since it is easy to write a file full of wildcards or a long URL: a file of
+// 500 KiB and a URL of 64 KiB would take a second.
 type search struct {
 	path string
 	best *rule // of those tried that match
 	left int   // of maxEffort; below 0 the search gives up
 }
 
-// maxEffort is what one search may cost, about in octets looked at: a few
-// milliseconds. Real files and URLs of a few hundred octets need a thousandth.
+// maxEffort is what one search may cost, counted roughly in octets looked at: a few
+// milliseconds. Real files and URLs of a few hundred octets need a thousandth of it.
 const maxEffort = 4 << 20
 
-// What else counts as so many octets looked at.
+// The costs of other steps, in octets looked at.
 const (
 	indexEffort = 64 // to ask one index
 	ruleEffort  = 32 // to try one rule
-	pieceEffort = 8  // to begin to look for one of its pieces
+	pieceEffort = 8  // to start looking for one of its pieces
 	gramEffort  = 2  // to look up one gram of the path
 )
 
@@ -29,8 +29,8 @@ func (s *search) spend(effort int) { s.left -= effort }
 // over reports whether the search has given up.
 func (s *search) over() bool { return s.left < 0 }
 
-// try makes the first of the rules, heaviest first, that matches the best one, if it
-// beats that which is.
+// try goes through rules, heaviest first. The first that matches becomes the best rule,
+// if it beats the present one.
 func (s *search) try(rules *rules, ids []int32) {
 	for _, id := range ids {
 		r := &rules.all[id]
@@ -44,9 +44,9 @@ func (s *search) try(rules *rules, ids []int32) {
 	}
 }
 
-// matches reports whether a rule, of that text, matches the path. It looks for each
-// literal piece once, from where the one before ended: for "*" the first place is as
-// good as any, so there is nothing to go back to.
+// matches reports whether a rule, whose text is given, matches the path. It looks for
+// each literal piece once, from the end of the piece before. It never has to go back: for
+// "*" the first occurrence is as good as any other.
 func (s *search) matches(r *rule, text string) bool {
 	s.spend(ruleEffort + len(text))
 	piece, rest, more := strings.Cut(text, "*")
@@ -61,13 +61,12 @@ func (s *search) matches(r *rule, text string) bool {
 	return found && (!r.anchored || path == "")
 }
 
-// after gives what follows the first place where path holds a piece.
+// after returns what follows the first occurrence of a piece in path.
 func (s *search) after(path, piece string) (rest string, found bool) {
-	// The library finds a short piece in one pass. A long one may be compared at
-	// each place at its full length: so only its beginning is searched for, and
-	// each comparison counts.
-	const short = 32
-	head := piece[:min(len(piece), short)]
+	// The library finds a short piece in one pass. It might compare a long one in full
+	// at every octet. So this searches for the head alone, and counts each comparison.
+	const maxHead = 32
+	head := piece[:min(len(piece), maxHead)]
 	for {
 		at := strings.Index(path, head)
 		if at < 0 {
@@ -75,7 +74,7 @@ func (s *search) after(path, piece string) (rest string, found bool) {
 			return "", false
 		}
 		s.spend(pieceEffort + at)
-		if len(piece) <= short {
+		if len(piece) <= maxHead {
 			return path[at+len(piece):], true
 		}
 		s.spend(len(piece))

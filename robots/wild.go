@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// wild is a set of rules with a "*" inside or a "$" at the end, which nothing
-// reaches by a prefix: on many sites they all begin with "/*".
+// wild is a set of rules with a "*" inside or a "$" at the end. A prefix is no use to
+// find them: on many sites they all begin with "/*".
 //
-// A few are tried one by one. Of many, each is filed under one of the
-// three-octet pieces (grams) of its text, the one that the fewest other rules
-// hold; a path that lacks it cannot match. So a path tries only the rules that
-// are filed under its own grams, and those that are too short to have one.
+// If there are only a few, a path tries them all. Of many, each is filed under one of
+// the three-octet pieces (grams) of its text: the one that the fewest other rules have.
+// A path without that gram cannot match. So a path tries only the rules that are filed
+// under its own grams, and those that are too short to have one.
 type wild struct {
 	loose  []int32 // heaviest first
 	filed  []int32 // by drawer, in each heaviest first
-	starts []int32 // where a drawer starts in filed; nil if nothing is filed
+	starts []int32 // where each drawer starts in filed; nil if nothing is filed
 }
 
 const (
 	gramLen    = 3
-	fewRules   = 12      // to try one by one is faster than to look through the path
-	maxDrawers = 1 << 13 // matchFiled has a bit for each on its stack
+	fewRules   = 12      // up to that many, trying all is faster than going through the path
+	maxDrawers = 1 << 13 // matchFiled keeps a bit for each on its stack
 )
 
 func newWild(rules *rules, ids []int32) wild {
@@ -34,7 +34,7 @@ func newWild(rules *rules, ids []int32) wild {
 		return wild{loose: ids}
 	}
 
-	// How many grams want each drawer.
+	// How many grams fall into each drawer.
 	drawers := min(1<<bits.Len(uint(2*len(ids))), maxDrawers)
 	shift := drawerShift(drawers)
 	held := make([]int32, drawers)
@@ -59,7 +59,7 @@ func newWild(rules *rules, ids []int32) wild {
 		}
 	}
 
-	// The rules in order of drawer, as they come.
+	// The rules by drawer, in each in the order of ids.
 	for d := range drawers {
 		w.starts[d+1] += w.starts[d]
 	}
