@@ -58,31 +58,12 @@ func (t *summary) add(d gate.Decision) {
 	} else {
 		t.disobeyed++
 	}
-	c := cause{d.Origin, printable.Cut(why(d), maxReasonLength), d.Refused}
+	c := cause{d.Origin, printable.Cut(d.Why(), maxReasonLength), d.Refused}
 	if _, known := t.causes[c]; !known && len(t.causes) == maxCauses {
 		t.others++
 		return
 	}
 	t.causes[c]++
-}
-
-// why says in a few words why a request was refused.
-func why(d gate.Decision) string {
-	switch {
-	case d.Judgment == gate.Allowed:
-		return "its turn would have come after pace.max_wait"
-	case d.Rule != "":
-		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
-	case d.Reason == gate.Unreachable:
-		return strings.TrimSuffix(fmt.Sprintf("its robots.txt cannot be had (%s)", d.Cause), " ()")
-	case d.Reason == gate.OpaqueTunnel:
-		return "a tunnel that is not read, to a site that is allowed only in part"
-	case d.Reason == gate.Overridden:
-		return "the configuration's override"
-	case d.Reason == gate.Status:
-		return "the configuration's word on the status of its robots.txt"
-	}
-	return string(d.Reason)
 }
 
 // print writes a line with the totals, then one for each origin and cause, the most

@@ -170,14 +170,14 @@ func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 		return s.response(r, s.failed(err))
 	}
 	admission, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
-	if err != nil && admission.Admits() { // the client has left while it waited for its turn
-		x.admission, x.failed = admission, err
-		panic(http.ErrAbortHandler)
-	}
 	if err != nil {
 		return s.response(r, s.unjudged(err))
 	}
 	x.admission = admission
+	if err := admission.Wait(r.Context()); err != nil { // the client has left
+		x.failed = err
+		panic(http.ErrAbortHandler)
+	}
 	if !admission.Admits() {
 		var a answer
 		a, x.failed = s.refuse(r, admission)

@@ -18,8 +18,8 @@ import (
 	"robotsproxy/robots"
 )
 
-// tunnelJudge judges a tunnel as a whole, again and again while it lasts. It gives nil for
-// one that must be read.
+// tunnelJudge judges a tunnel as a whole, again and again while it lasts. It fails with
+// [gate.ErrNotUniform] for one that must be read.
 type tunnelJudge func(ctx context.Context, ask gate.Ask) (*gate.Admission, error)
 
 // onBehalf is j for a client, whatever context it is called with.
@@ -77,11 +77,11 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	ask := gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method}
 	admission, err := judge(r.Context(), ask)
 	switch {
+	case errors.Is(err, gate.ErrNotUniform):
+		return false
 	case err != nil:
 		s.answer(w, r, s.unjudged(err))
 		return true
-	case admission == nil:
-		return false
 	}
 	if err := admission.Wait(r.Context()); err != nil { // the client has left
 		admission.Done(0, 0, err)
@@ -203,7 +203,7 @@ func (s *Server) judgeAgain(first *gate.Admission, judge tunnelJudge, ask gate.A
 		p, err := judge(ctx, ask)
 		switch {
 		case ctx.Err() != nil:
-		case err != nil || p == nil || !p.Admits():
+		case err != nil || !p.Admits():
 			end()
 		default:
 			timer.Reset(next(p))

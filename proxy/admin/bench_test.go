@@ -51,6 +51,7 @@ func BenchmarkDecision(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					p, _ := g.Admit(context.Background(), ask)
+					p.Wait(context.Background())
 					p.Done(403, 100, nil)
 				}
 			})

@@ -55,7 +55,7 @@ func benchmarkAdmit(b *testing.B, decisions gate.LogFilter, verdict gate.Judgmen
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := g.Admit(b.Context(), ask)
+		p, err := admit(b.Context(), g, ask)
 		if err != nil || p.Judgment != verdict {
 			b.Fatal(p.Judgment, err)
 		}

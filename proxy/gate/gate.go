@@ -1,14 +1,14 @@
-// Package gate judges requests. It is the only place where a request is
-// judged: every door of the proxy, the check command and the API ask here.
+// Package gate judges requests: may this client have that URL? It is the only place where
+// that is decided. Every door of the proxy, the check command and the API ask here.
+//
+// [Gate.Decide] answers with a [Verdict] and does no more. A door calls [Gate.Admit], whose
+// [Admission] also makes the request wait for its turn and, at its end, counts and logs it.
 package gate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
-	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,72 +22,38 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Settings are the operator's part in a judgment. They are never changed, only
-// replaced as a whole.
-type Settings struct {
-	Identities identity.Table
-	Overrides  []Override // the first that matches counts
-	MaxBytes   int64      // how much of an override's robots_file counts; 0: as much as of a robots.txt by default
-	LogFilter  LogFilter
-
-	// StrictPaths has a path judged both as RFC 9309 compares it and as servers
-	// read it (see [robots.AsServed]): it is refused if either is disallowed.
-	StrictPaths bool
-}
-
-// load readies the settings for use; it does not change s.
-func (s Settings) load() (*Settings, error) {
-	s.Overrides = slices.Clone(s.Overrides)
-	for i := range s.Overrides {
-		if err := s.Overrides[i].load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
-			return nil, err
-		}
-	}
-	return &s, nil
-}
-
-// overrideOf is the operator's word on an origin; nil if there is none.
-func (s *Settings) overrideOf(origin string) *Override {
-	for i := range s.Overrides {
-		if o := &s.Overrides[i]; o.Origin.Match(origin) {
-			return o
-		}
-	}
-	return nil
-}
-
-// Policies knows what an origin allows now. A fetch that the question causes is
-// made on behalf of by. An error means that there is no answer: the
-// context has ended, or the source has been closed.
+// Policies knows what an origin allows now. If it has to fetch a robots.txt for that, it
+// does so for by. An error means that there is no answer: the context has ended, or the
+// source is closed.
 type Policies interface {
 	Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error)
 }
 
 // Gate judges requests by the settings and policies that hold at that moment. Its
-// methods may be called by many at once.
+// methods are safe for concurrent use.
 type Gate struct {
 	settings atomic.Pointer[Settings]
 	policies Policies
 	pacer    *pace.Pacer // nil: nothing is paced
-	account  *account
+	recorder *recorder
 	now      func() time.Time
 }
 
-// New makes a gate. It reads the files that the settings name, has requests take their
-// turns by pacer (nil: they need not), writes decisions to log and registers its
-// metrics with metrics; nil leaves them unregistered.
+// New makes a gate. It reads the files that the settings name, has requests take turns by
+// pacer (nil: they take none), writes decisions to log and registers its metrics with
+// metrics (nil: nowhere).
 func New(settings Settings, policies Policies, pacer *pace.Pacer, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
 	loaded, err := settings.load()
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{policies: policies, pacer: pacer, account: newAccount(log, metrics), now: time.Now}
+	g := &Gate{policies: policies, pacer: pacer, recorder: newRecorder(log, metrics), now: time.Now}
 	g.use(loaded)
 	return g, nil
 }
 
-// SetSettings puts other settings in the place of those that are, for what is judged from
-// now on. It reads the files that they name; an error leaves all as it was.
+// SetSettings replaces the settings for all requests that are judged from now on. It reads
+// the files that they name. After an error the old settings still hold.
 func (g *Gate) SetSettings(settings Settings) error {
 	loaded, err := settings.load()
 	if err == nil {
@@ -97,7 +63,7 @@ func (g *Gate) SetSettings(settings Settings) error {
 }
 
 func (g *Gate) use(settings *Settings) {
-	g.account.expect(settings.Identities.All())
+	g.recorder.expect(settings.Identities.All())
 	g.settings.Store(settings)
 }
 
@@ -106,15 +72,15 @@ type Ask struct {
 	Target robots.Target
 
 	identity.Asker
-	// Where somebody asks on a bot's behalf, Identity names the one to judge as, ""
-	// for the one that the asker has, and Agents stand in for its product tokens.
+	// Identity and Agents are for those who ask on a bot's behalf. Identity names the one
+	// to judge as; "": the one that the asker has. Agents replace its product tokens.
 	Identity string
 	Agents   []string
 
 	Method string
 }
 
-// UnknownIdentityError says that an ask names an identity which the configuration has not.
+// UnknownIdentityError says that an ask names an identity that is not configured.
 type UnknownIdentityError struct {
 	Name  string
 	Known []string
@@ -124,18 +90,18 @@ func (u *UnknownIdentityError) Error() string {
 	return fmt.Sprintf("there is no identity %q; the configuration has %s", u.Name, strings.Join(u.Known, ", "))
 }
 
-// Decide judges. The verdict says all that is known even where err says that
-// nothing could be decided: then it refuses. The error is an [*UnknownIdentityError] where
-// the ask names one.
+// Decide judges. An error says that nothing could be decided; the verdict then refuses,
+// and holds what is known all the same. The error is an [*UnknownIdentityError] where the
+// ask names one.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
 	_, err := g.decide(ctx, g.settings.Load(), &ask, g.now(), &v)
 	return v, err
 }
 
-// decide writes the verdict to v, the zero value before, and says who is asking. It
-// is deep in a request's stack, which is small at first: growing it costs more than
-// all else here.
+// decide fills v, which must be zero, and returns who is asking. It fills a pointer since
+// it is deep in the stack of a request's goroutine, which starts small: growing that stack
+// costs more than all else here.
 func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now time.Time, v *Verdict) (*identity.Identity, error) {
 	id, name := settings.Identities.Identify(&ask.Asker)
 	if ask.Identity != "" {
@@ -149,13 +115,13 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	}
 	robotsURL := ask.Target.Origin.RobotsURL()
 	v.URL = ask.Target.String()
-	v.Origin = strings.TrimSuffix(robotsURL, "/robots.txt") // one piece of memory for both
+	v.Origin = strings.TrimSuffix(robotsURL, "/robots.txt") // both share one string in memory
 	v.RobotsURL = robotsURL
 	v.Agent, v.Identity = tokens[0], name
 	v.Judgment = Disallowed
 	v.mode, v.strict = id.Mode, settings.StrictPaths
-	v.at = time.Duration(now.Unix()%86400) * time.Second
-	if o := settings.overrideOf(v.Origin); o != nil {
+	v.at = time.Duration(now.Unix()%secondsPerDay) * time.Second
+	if o := settings.overrideFor(v.Origin); o != nil {
 		v.override(o, tokens, ask.Target)
 		return id, nil
 	}
@@ -179,119 +145,17 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	return id, nil
 }
 
-func (s *Settings) unknown(name string) *UnknownIdentityError {
-	u := &UnknownIdentityError{Name: name}
-	for known := range s.Identities.All() {
-		u.Known = append(u.Known, known)
-	}
-	return u
-}
+const secondsPerDay = 24 * 60 * 60
 
-// apply judges a path by a policy.
-func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
-	v.RobotsStatus = p.Status
-	v.RobotsSHA256 = p.SHA256
-	v.FetchedAt, v.ExpiresAt = p.FetchedAt, p.ExpiresAt
-	v.Cause, v.NextTry = p.Cause, p.NextTry
-
-	switch p.Outcome {
-	case policy.Rules:
-		v.match(p.File, tokens, path)
-	case policy.None:
-		v.Reason = Unreachable
-	default:
-		v.Reason = Reason(p.Outcome)
-		if p.AllowAll {
-			v.Judgment = Allowed
-		}
-	}
-}
-
-func (v *Verdict) match(file *robots.File, tokens []string, path string) {
-	v.file = file
-	v.Sitemaps = file.Sitemaps()
-	group, token := file.Group(tokens)
-	if group == nil {
-		v.Judgment, v.Reason = Allowed, NoGroup
-		return
-	}
-	v.Group = group.Name()
-	if token != "*" {
-		v.Agent = token
-	}
-	v.group = group
-	if delay, stated := group.Delay(v.at); stated {
-		seconds := delay.Seconds()
-		v.delay = delay
-		v.CrawlDelay = &seconds
-	}
-	rule, matches := group.Match(path)
-	if v.strict && (!matches || rule.Allow) {
-		served := robots.AsServed(path)
-		if other, matches2 := group.Match(served); matches2 && !other.Allow {
-			rule, matches, v.served = other, true, served
-		}
-	}
-	switch {
-	case !matches:
-		v.Judgment, v.Reason = Allowed, NoRule
-		rule, _ = group.Blank()
-	case rule.Allow:
-		v.Judgment, v.Reason = Allowed, ByRule
-	case rule.Line == 0:
-		v.Reason = TooCostly
-	default:
-		v.Reason = ByRule
-	}
-	if rule.Line > 0 {
-		v.Rule, v.Line = rule.String(), rule.Line
-	}
-}
-
-// Identify says as whom a request would be judged: the name of its identity and
-// its product tokens.
+// Identify says as whom a request would be judged: the name of its identity and its
+// product tokens.
 func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
 	id, name := g.settings.Load().Identities.Identify(&a)
 	return name, id.Tokens(a.UserAgent())
 }
 
-// Identities yields those that requests are told apart by now, by name, in the order in
-// which they are tried; the default comes last. They must not be changed.
+// Identities yields the present identities with their names, in the order in which they are
+// tried; the default comes last. Callers must not change them.
 func (g *Gate) Identities() iter.Seq2[string, *identity.Identity] {
 	return g.settings.Load().Identities.All()
-}
-
-// Admission is a request that has been judged, from the gate to its end.
-type Admission struct {
-	Verdict
-	Bot    *identity.Identity
-	Target robots.Target
-
-	client   netip.Addr
-	method   string
-	settings *Settings
-	gate     *Gate
-	asked    time.Time
-	waited   time.Duration
-	late     *pace.Late // set if its turn would come too late
-	permit   pace.Permit
-}
-
-// admission is that of an ask which has yet to be judged.
-func (g *Gate) admission(ask *Ask) *Admission {
-	return &Admission{Target: ask.Target, client: ask.Addr, method: ask.Method, settings: g.settings.Load(), gate: g, asked: g.now()}
-}
-
-// Admit judges a client's request and keeps it until it may go on. The caller
-// calls Done once when the request has ended, whatever the verdict. An error
-// means that the client left before: it was not judged or, where the admission admits
-// it, it waited for its turn. Then too Done may be called.
-func (g *Gate) Admit(ctx context.Context, ask Ask) (*Admission, error) {
-	p := g.admission(&ask)
-	var err error
-	p.Bot, err = g.decide(ctx, p.settings, &ask, p.asked, &p.Verdict)
-	if err == nil {
-		err = p.Wait(ctx)
-	}
-	return p, err
 }

@@ -145,6 +145,15 @@ func newGate(t *testing.T, settings gate.Settings, policies gate.Policies, log z
 	return g
 }
 
+// admit judges a request and waits for its turn, as a door does.
+func admit(ctx context.Context, g *gate.Gate, question gate.Ask) (*gate.Admission, error) {
+	a, err := g.Admit(ctx, question)
+	if err == nil {
+		err = a.Wait(ctx)
+	}
+	return a, err
+}
+
 func TestZeroVerdictRefuses(t *testing.T) {
 	if new(gate.Verdict).Admits() {
 		t.Error("the zero verdict admits")
@@ -170,8 +179,8 @@ func TestNoPolicy(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || v.Judgment == gate.Allowed {
 		t.Errorf("%v, %s", err, v.Judgment)
 	}
-	if p, err := g.Admit(context.Background(), ask(t, "https://example.com/", "curl/8")); !errors.Is(err, context.Canceled) || p.Admits() {
-		t.Errorf("admitting: %v, %v", err, p.Admits())
+	if a, err := g.Admit(context.Background(), ask(t, "https://example.com/", "curl/8")); !errors.Is(err, context.Canceled) || a != nil {
+		t.Errorf("admitting: %v, %+v", err, a)
 	}
 }
 
@@ -231,13 +240,13 @@ func TestVerdictJSONWithoutValues(t *testing.T) {
 }
 
 // One line and one count come of each request, both from its verdict.
-func TestAccount(t *testing.T) {
+func TestDecisionsAreRecorded(t *testing.T) {
 	for decisions, want := range map[gate.LogFilter]int{"": 3, gate.LogAll: 3, gate.LogRefused: 2, gate.LogNone: 0} {
 		var log bytes.Buffer
 		metrics := prometheus.NewRegistry()
 		g := newGate(t, gate.Settings{LogFilter: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
 		for _, url := range []string{"https://example.com/", "https://example.com/private/a", "https://example.com/private/b"} {
-			p, err := g.Admit(context.Background(), ask(t, url, "ExampleBot/1.0"))
+			p, err := admit(context.Background(), g, ask(t, url, "ExampleBot/1.0"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +284,7 @@ robotsproxy_requests_total{identity="default",reason="unreachable_expired",verdi
 func TestDecisionLine(t *testing.T) {
 	var log bytes.Buffer
 	g := newGate(t, gate.Settings{}, &known{policy: rules(site)}, zerolog.New(&log), nil)
-	p, err := g.Admit(context.Background(), ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
+	p, err := admit(context.Background(), g, ask(t, "https://example.com/private/a", "ExampleBot/1.0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +316,7 @@ func TestWatch(t *testing.T) {
 		Identities: identity.Table{Entries: []identity.Entry{{Name: "tried", Match: identity.Match{Users: []string{"tried"}}, Identity: identity.Identity{Mode: identity.Report}}}},
 	}, &known{policy: rules(site)}, zerolog.Nop(), nil)
 	pass := func(a gate.Ask) {
-		p, err := g.Admit(context.Background(), a)
+		p, err := admit(context.Background(), g, a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +417,7 @@ func TestDecisionsAreBounded(t *testing.T) {
 	g := newGate(t, gate.Settings{LogFilter: gate.LogAll, Identities: identity.Table{}}, &known{policy: rules("User-agent: *\nDisallow: /" + strings.Repeat("a", 16_000))}, zerolog.New(&log), nil)
 	a := ask(t, "https://example.com/"+strings.Repeat("a", 60_000), long)
 	a.Method = long
-	p, err := g.Admit(context.Background(), a)
+	p, err := admit(context.Background(), g, a)
 	if err != nil {
 		t.Fatal(err)
 	}

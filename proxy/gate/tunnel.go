@@ -2,84 +2,99 @@ package gate
 
 import (
 	"context"
+	"errors"
 
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 )
 
-// AdmitOpaque judges a CONNECT to the origin of ask.Target: all that may be asked
-// for in the tunnel. Like Admit, but for tunnels that are never read: where
-// robots.txt allows only a part of the site, mixed is the verdict. The bot is who
-// the CONNECT says. It does not wait: the caller does, by Wait, before the tunnel is
-// opened.
+// ErrNotUniform says that not all requests in a tunnel would fare alike, so it must be read
+// and each of them judged.
+var ErrNotUniform = errors.New("the requests in this tunnel must be judged one by one")
+
+// AdmitOpaque judges a CONNECT to the origin of ask.Target whose tunnel is never read: all
+// that may be asked for inside, at once. Where robots.txt allows only a part of the site,
+// mixed is the verdict. The bot is who the CONNECT says. Else it is like [Gate.Admit].
 func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admission, error) {
-	p := g.admission(&ask)
-	extent, err := p.decideTunnel(ctx, ask, true)
-	if err == nil && extent == robots.Part {
-		p.Reason, p.Judgment = OpaqueTunnel, mixed
+	a := g.newAdmission(&ask)
+	extent, err := a.decideTunnel(ctx, ask, true)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	if extent == robots.Part {
+		a.Reason, a.Judgment = OpaqueTunnel, mixed
+	}
+	return a, nil
 }
 
-// AdmitIfUniform is AdmitOpaque for tunnels that are read only where that makes a
-// difference: nil means that this one must be. It must be where the path decides,
-// where headers are rewritten, where requests are spaced or counted, and where the bots inside may
-// fare differently: what a CONNECT says of itself is not trusted for that.
+// AdmitIfUniform judges a CONNECT whose tunnel is read only where that makes a difference;
+// where it does, the error is [ErrNotUniform]. It makes one where the path decides, where
+// headers are rewritten, where requests are spaced or counted, and where the bots inside
+// may fare differently: what a CONNECT says of itself proves nothing about them. Else it is
+// like [Gate.Admit].
 func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) {
-	p := g.admission(&ask)
-	bot := p.settings.Identities.IdentifyTunnel(&ask.Asker)
+	a := g.newAdmission(&ask)
+	bot := a.settings.Identities.IdentifyTunnel(&ask.Asker)
 	certain := bot != nil && len(bot.ProductTokens) > 0
-	extent, err := p.decideTunnel(ctx, ask, certain)
+	extent, err := a.decideTunnel(ctx, ask, certain)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
 	is := func(such func(*identity.Identity) bool) bool {
 		if certain {
 			return such(bot)
 		}
-		return p.settings.Identities.Any(such)
+		return a.settings.Identities.Any(such)
 	}
 	switch {
 	case extent == robots.Part,
-		p.Admits() && p.paced(certain),
+		a.Admits() && a.paced(certain),
 		is((*identity.Identity).Rewrites),
 		!certain && is(func(id *identity.Identity) bool { return id.Mode != "" && id.Mode != identity.Enforce }):
-		return nil, nil
+		return nil, ErrNotUniform
 	}
-	return p, nil
+	return a, nil
 }
 
-// Misdirected tells that what is asked for in an unread tunnel is for another server than
-// the one that was judged. Then the admission is disallowed, unless nothing is refused to
-// its bot.
-func (p *Admission) Misdirected() {
-	if p.mode != identity.Off {
-		p.Reason, p.Judgment, p.Rule, p.Line = OpaqueTunnel, Disallowed, "", 0
+// Misdirected says that the requests in an opaque tunnel are for another server than the
+// one that was judged. The admission then refuses them, unless the identity's mode is off.
+func (a *Admission) Misdirected() {
+	if a.mode != identity.Off {
+		a.Reason, a.Judgment, a.Rule, a.Line = OpaqueTunnel, Disallowed, "", 0
 	}
 }
 
-// Discard ends an admission that came to nothing, since its tunnel is read after all: it is
-// neither counted nor logged. It stands in for Done.
-func (p *Admission) Discard() { p.permit.Release() }
-
-// decideTunnel judges all paths of an origin at once. The verdict is that on any of
-// them, unless the extent is Part. certain says that all requests inside come from
-// the bot of the ask; else the verdict holds for every bot.
-func (p *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (robots.Extent, error) {
+// decideTunnel judges all paths of an origin at once. Unless the extent is Part, the verdict
+// is that on each of them. certain says that all requests inside come from the bot of the
+// ask; else the verdict holds for every bot.
+func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (robots.Extent, error) {
 	ask.Target.Path = "/"
 	var err error
-	p.Bot, err = p.gate.decide(ctx, p.settings, &ask, p.asked, &p.Verdict)
+	a.Bot, err = a.gate.decide(ctx, a.settings, &ask, a.asked, &a.Verdict)
 	switch {
 	case err != nil:
 		return robots.Part, err
-	case p.file == nil && p.Judgment == Allowed: // the rules of no file have a part in it
+	case a.file == nil && a.Judgment == Allowed: // no file's rules had a part in it
 		return robots.Everything, nil
-	case p.file == nil:
+	case a.file == nil:
 		return robots.Nothing, nil
 	case !certain:
-		return p.file.Extent(), nil
-	case p.group == nil:
+		return a.file.Extent(), nil
+	case a.group == nil:
 		return robots.Everything, nil
 	}
-	return p.group.Extent(), nil
+	return a.group.Extent(), nil
+}
+
+// paced reports whether requests in a tunnel have to be spaced or counted, now or at another
+// time of the day: those of the admission's bot if it is certain, else those of any bot.
+func (a *Admission) paced(certain bool) bool {
+	if a.gate.pacer == nil || a.mode == identity.Off {
+		return false
+	}
+	stated := a.group != nil && a.group.StatesDelay()
+	if !certain {
+		stated = a.file != nil && a.file.StatesDelay()
+	}
+	return a.gate.pacer.Paces(stated)
 }

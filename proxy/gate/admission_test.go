@@ -43,7 +43,7 @@ func waits(t *testing.T, g *gate.Gate, urls ...string) []time.Duration {
 	var all []time.Duration
 	for _, url := range urls {
 		begun := time.Now()
-		p, err := g.Admit(context.Background(), ask(t, url, "ExampleBot/1.0"))
+		p, err := admit(context.Background(), g, ask(t, url, "ExampleBot/1.0"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 				begun := time.Now()
 				for i, agent := range agents {
 					go func() {
-						p, err := g.Admit(context.Background(), ask(t, "https://example.com/", agent))
+						p, err := admit(context.Background(), g, ask(t, "https://example.com/", agent))
 						if err != nil {
 							t.Error(err)
 						}
@@ -157,7 +157,7 @@ func TestLateAdmission(t *testing.T) {
 		var seen []gate.Decision
 		defer g.Watch(func(d gate.Decision) { seen = append(seen, d) })()
 		waits(t, g, "https://example.com/", "https://example.com/a")
-		p, err := g.Admit(context.Background(), ask(t, "https://example.com/b", "ExampleBot/1.0"))
+		p, err := admit(context.Background(), g, ask(t, "https://example.com/b", "ExampleBot/1.0"))
 		late := p.Late()
 		if err != nil || p.Admits() || p.Judgment != gate.Allowed || late == nil || late.Wait != 2500*time.Millisecond {
 			t.Errorf("%v, admits %v, %s, %v", err, p.Admits(), p.Judgment, late)
@@ -180,7 +180,7 @@ func TestLeavingAdmission(t *testing.T) {
 		waits(t, g, "https://example.com/")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		p, err := g.Admit(ctx, ask(t, "https://example.com/", "ExampleBot/1.0"))
+		p, err := admit(ctx, g, ask(t, "https://example.com/", "ExampleBot/1.0"))
 		if !errors.Is(err, context.DeadlineExceeded) || !p.Admits() {
 			t.Fatalf("%v, admits %v", err, p.Admits())
 		}
@@ -194,7 +194,7 @@ func TestLeavingAdmission(t *testing.T) {
 	})
 }
 
-func TestAnswered(t *testing.T) {
+func TestRetryAfterIsHonored(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode   identity.Mode
 		status int
@@ -212,7 +212,7 @@ func TestAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newPacedGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}}, rules(""), zerolog.Nop(), nil)
-				p, err := g.Admit(context.Background(), ask(t, "https://example.com/", "ExampleBot/1.0"))
+				p, err := admit(context.Background(), g, ask(t, "https://example.com/", "ExampleBot/1.0"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -249,9 +249,13 @@ func TestUnreadTunnelsAndPace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newPacedGate(t, gate.Settings{}, rules(test.robots), zerolog.Nop(), test.change)
-				p, err := g.AdmitIfUniform(context.Background(), ask(t, "https://example.com/", ""))
-				if err != nil || (p == nil) != test.read {
-					t.Errorf("must be read: %v, %v", p == nil, err)
+				var want error
+				if test.read {
+					want = gate.ErrNotUniform
+				}
+				a, err := g.AdmitIfUniform(context.Background(), ask(t, "https://example.com/", ""))
+				if err != want || (a == nil) != test.read {
+					t.Errorf("%v, %v; want the error %v", a, err, want)
 				}
 			})
 		})
@@ -279,7 +283,7 @@ func BenchmarkUnpaced(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				k.asked = k.asked[:0]
-				p, err := g.Admit(context.Background(), question)
+				p, err := admit(context.Background(), g, question)
 				if err != nil {
 					b.Fatal(err)
 				}

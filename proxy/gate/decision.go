@@ -1,0 +1,190 @@
+package gate
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/identity"
+)
+
+// maxText bounds, in octets, each text of a Decision that a client or a site wrote. No
+// server need take a longer URL (RFC 9110 4.1).
+const maxText = 8 << 10
+
+// Decision is what the log, the API and watchers are told of a request that has ended.
+// Texts longer than 8 KiB are cut and end in "…".
+type Decision struct {
+	Time         time.Time  `json:"time"` // when it ended
+	Client       netip.Addr `json:"client"`
+	Identity     string     `json:"identity"`
+	Agent        string     `json:"agent"`
+	Method       string     `json:"method"`
+	URL          string     `json:"url"` // without credentials
+	Origin       string     `json:"origin"`
+	Judgment     Judgment   `json:"verdict"`
+	Reason       Reason     `json:"reason"`
+	Refused      bool       `json:"refused"` // also if its turn would have come too late; not if it is only reported
+	Rule         string     `json:"rule,omitempty"`
+	Line         int        `json:"line,omitempty"`
+	Cause        string     `json:"cause,omitempty"` // of the reason Unreachable
+	RobotsSHA256 string     `json:"robots_sha256,omitempty"`
+	Status       int        `json:"status"` // that the client got; 0: it left before
+	Bytes        int64      `json:"bytes"`
+	DurationMS   float64    `json:"duration_ms"`
+	WaitMS       float64    `json:"wait_ms"`
+	Error        string     `json:"error,omitempty"` // why the origin gave no response, or only a part of it
+}
+
+// Watch calls do with every decision from now on, until stop is called. do is called by many
+// goroutines at once, on the way of their requests: it must not block.
+func (g *Gate) Watch(do func(Decision)) (stop func()) {
+	w := &watcher{do}
+	g.recorder.changeWatchers(func(all []*watcher) []*watcher { return append(all, w) })
+	return func() {
+		g.recorder.changeWatchers(func(all []*watcher) []*watcher {
+			return slices.DeleteFunc(all, func(other *watcher) bool { return other == w })
+		})
+	}
+}
+
+type watcher struct{ do func(Decision) }
+
+// recorder records each request that has ended: one log line and one count, both from its
+// verdict.
+type recorder struct {
+	log      zerolog.Logger
+	requests *prometheus.CounterVec
+	duration prometheus.Histogram
+
+	mu       sync.Mutex // held to replace watchers
+	watchers atomic.Pointer[[]*watcher]
+}
+
+func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
+	return &recorder{
+		log: log,
+		requests: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_requests_total",
+			Help: "Requests that were judged. In mode report, verdict disallowed counts those let through all the same.",
+		}, []string{"identity", "verdict", "reason"}),
+		duration: promauto.With(metrics).NewHistogram(prometheus.HistogramOpts{
+			Name:    "robotsproxy_request_duration_seconds",
+			Help:    "From a request's header to the end of its response.",
+			Buckets: []float64{.0005, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}),
+	}
+}
+
+// expect shows a count of 0 for every identity, verdict and reason from the start. A series
+// that begins with its first request has no rate for it.
+func (r *recorder) expect(identities iter.Seq2[string, *identity.Identity]) {
+	for name := range identities {
+		for reason, about := range reasons {
+			for _, judgment := range about.judgments {
+				r.requests.WithLabelValues(name, string(judgment), string(reason))
+			}
+		}
+	}
+}
+
+func (r *recorder) changeWatchers(change func([]*watcher) []*watcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*watcher
+	if now := r.watchers.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	all = change(all)
+	r.watchers.Store(&all)
+}
+
+// record is [Admission.Done].
+func (r *recorder) record(a *Admission, status int, bytes int64, failure error) {
+	now := a.gate.now()
+	took := now.Sub(a.asked)
+	r.requests.WithLabelValues(a.Identity, string(a.Judgment), string(a.Reason)).Inc()
+	r.duration.Observe(took.Seconds())
+
+	d := Decision{
+		Time:         now,
+		Client:       a.client,
+		Identity:     a.Identity,
+		Agent:        a.Agent,
+		Method:       printable.Cut(a.method, maxText),
+		URL:          printable.Cut(a.URL, maxText),
+		Origin:       a.Origin,
+		Judgment:     a.Judgment,
+		Reason:       a.Reason,
+		Refused:      !a.Admits(),
+		Rule:         printable.Cut(a.Rule, maxText),
+		Line:         a.Line,
+		RobotsSHA256: a.RobotsSHA256,
+		Status:       status,
+		Bytes:        bytes,
+		DurationMS:   milliseconds(took),
+		WaitMS:       milliseconds(a.waited),
+	}
+	if a.Reason == Unreachable {
+		d.Cause = a.Cause
+	}
+	if failure == nil && a.late != nil {
+		failure = a.late
+	}
+	if failure != nil {
+		d.Error = printable.Cut(failure.Error(), maxText)
+	}
+	if watchers := r.watchers.Load(); watchers != nil {
+		for _, w := range *watchers {
+			w.do(d)
+		}
+	}
+	switch a.settings.LogFilter {
+	case LogNone:
+		return
+	case LogRefused:
+		if a.Judgment == Allowed && !d.Refused {
+			return
+		}
+	}
+	r.write(&d)
+}
+
+// write writes the log line.
+func (r *recorder) write(d *Decision) {
+	line := r.log.Info().
+		Str("client", d.Client.String()).
+		Str("identity", d.Identity).
+		Str("agent", d.Agent).
+		Str("method", d.Method).
+		Str("url", d.URL).
+		Str("verdict", string(d.Judgment)).
+		Str("reason", string(d.Reason))
+	if d.Rule != "" {
+		line.Str("rule", d.Rule).Int("line", d.Line)
+	}
+	if d.Cause != "" {
+		line.Str("cause", d.Cause)
+	}
+	if d.RobotsSHA256 != "" {
+		line.Str("robots_sha256", d.RobotsSHA256)
+	}
+	if d.Error != "" {
+		line.Str("error", d.Error)
+	}
+	line.Int("status", d.Status).
+		Int64("bytes", d.Bytes).
+		Float64("duration_ms", d.DurationMS).
+		Float64("wait_ms", d.WaitMS).
+		Msg("request")
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,140 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Judgment is the verdict in one word.
+type Judgment string
+
+// The two judgments. Anything else refuses.
+const (
+	Allowed    Judgment = "allowed"
+	Disallowed Judgment = "disallowed"
+)
+
+// Reason says what a verdict rests on.
+type Reason string
+
+// All reasons.
+const (
+	ByRule             Reason = "rule"                // a rule decided
+	NoRule             Reason = "no_rule"             // the agent has a group, and no rule of it matches
+	NoGroup            Reason = "no_group"            // there is no group for the agent, nor for everyone
+	TooCostly          Reason = "too_costly"          // finding the rule that decides would take too long
+	RobotsTxt          Reason = "robots_txt"          // the URL is /robots.txt itself
+	Unavailable        Reason = "unavailable"         // there is no robots.txt
+	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
+	UnreachableExpired Reason = "unreachable_expired" // it could not be had for so long that nothing is refused any more
+	Status             Reason = "status"              // the configuration says what this HTTP status means
+	OpaqueTunnel       Reason = "tunnel"              // the tunnel is not read, and only a part of the site is allowed
+	Overridden         Reason = "override"            // the configuration says what holds for the origin
+	Exempt             Reason = "exempt"              // the identity's mode is off
+)
+
+// reasons says of each reason which judgments it may be given for, and how people are told
+// of it: by a phrase where there is little room, and by a sentence. See also [Verdict.Why].
+var reasons = map[Reason]struct {
+	judgments        []Judgment
+	phrase, sentence string
+}{
+	ByRule: {[]Judgment{Allowed, Disallowed}, "a rule decides",
+		"The longest rule of its group that matches the path decides; of two as long, Allow."},
+	NoRule: {[]Judgment{Allowed}, "no rule matches",
+		"The group for this bot has no rule that matches, so the URL is allowed."},
+	NoGroup: {[]Judgment{Allowed}, "no group for this bot",
+		"The robots.txt has a group neither for this bot nor for everyone (*), so the URL is allowed."},
+	TooCostly: {[]Judgment{Disallowed}, "too long to match",
+		"Matching this URL with the many wildcards of the robots.txt would take too long, so it is disallowed."},
+	RobotsTxt: {[]Judgment{Allowed}, "robots.txt itself",
+		"A robots.txt may always be fetched."},
+	Unavailable: {[]Judgment{Allowed}, "no robots.txt there",
+		"The site has no robots.txt (a 4xx answer or too many redirects), so there are no rules."},
+	Unreachable: {[]Judgment{Disallowed}, "its robots.txt cannot be had",
+		"The robots.txt cannot be had, so everything is disallowed until it can."},
+	UnreachableExpired: {[]Judgment{Allowed}, "unreachable for too long to refuse",
+		"The robots.txt could not be had for so long that nothing is disallowed any more."},
+	Status: {[]Judgment{Allowed, Disallowed}, "configured for that status of its robots.txt",
+		"The configuration says what this status of the robots.txt means (robots.statuses)."},
+	OpaqueTunnel: {[]Judgment{Allowed, Disallowed}, "a tunnel that is not read, to a site allowed only in part",
+		"What is in the tunnel is not read, and only a part of the site is allowed."},
+	Overridden: {[]Judgment{Allowed, Disallowed}, "the configuration's override",
+		"The configuration says what holds for this origin (overrides), and comes before the site."},
+	Exempt: {[]Judgment{Allowed}, "the identity's mode is off",
+		"The identity's mode is off, so robots.txt is not asked."},
+}
+
+// Reasons are all reasons, sorted.
+func Reasons() []Reason { return slices.Sorted(maps.Keys(reasons)) }
+
+// Phrase is the reason in a few words, to follow what it is the reason for.
+func (r Reason) Phrase() string { return cmp.Or(reasons[r].phrase, "not judged") }
+
+// Sentence explains the reason.
+func (r Reason) Sentence() string { return cmp.Or(reasons[r].sentence, "It was not judged.") }
+
+// Why explains the verdict in one line, with what is particular to it but the URL.
+func (v *Verdict) Why() string {
+	switch v.Reason {
+	case ByRule:
+		return fmt.Sprintf("%q on line %d of %s, in the group of %s%s", v.Rule, v.Line, v.RobotsURL, v.Group, v.whySo())
+	case NoRule:
+		if v.Line > 0 {
+			return fmt.Sprintf("no rule of the group of %s in %s matches; its %q on line %d stands for none", v.Group, v.RobotsURL, v.Rule, v.Line)
+		}
+		return fmt.Sprintf("no rule of the group of %s in %s matches", v.Group, v.RobotsURL)
+	case NoGroup:
+		return fmt.Sprintf("%s has no group for %s", v.RobotsURL, v.Agent)
+	case TooCostly:
+		return fmt.Sprintf("to match this URL with the many wildcards of %s, in the group of %s, would take too long, so it is disallowed; a shorter URL takes less", cmp.Or(v.RobotsURL, v.source), v.Group)
+	case RobotsTxt:
+		return "robots.txt itself may always be fetched"
+	case Unavailable:
+		return fmt.Sprintf("%s answers %d: there are no rules", v.RobotsURL, v.RobotsStatus)
+	case Unreachable:
+		cause := ""
+		if v.Cause != "" {
+			cause = fmt.Sprintf(" (%s)", v.Cause)
+		}
+		return fmt.Sprintf("%s cannot be had%s, so everything is disallowed until it can", v.RobotsURL, cause)
+	case UnreachableExpired:
+		return fmt.Sprintf("%s has not been reachable for so long that nothing is disallowed any more", v.RobotsURL)
+	case Status:
+		return fmt.Sprintf("%s answers %d, for which the configuration says so", v.RobotsURL, v.RobotsStatus)
+	case OpaqueTunnel:
+		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
+	case Overridden:
+		if v.Rule != "" {
+			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s", v.Rule, v.Line, v.source, v.Origin, v.whySo())
+		}
+		return fmt.Sprintf("the operator's own word on %s", v.Origin)
+	case Exempt:
+		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
+	}
+	return "it was not judged"
+}
+
+// whySo says which form of the path the rule matches, where that is not the one that
+// RFC 9309 compares.
+func (v *Verdict) whySo() string {
+	if v.served == "" {
+		return ""
+	}
+	return fmt.Sprintf(", for the path as servers read it, %s", v.served)
+}
+
+// Why says in a few words what the decision rests on: a rule, or a reason.
+func (d *Decision) Why() string {
+	switch {
+	case d.Refused && d.Judgment == Allowed:
+		return "its turn would have come after pace.max_wait"
+	case d.Rule != "":
+		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
+	case d.Cause != "":
+		return fmt.Sprintf("%s (%s)", d.Reason.Phrase(), d.Cause)
+	}
+	return d.Reason.Phrase()
+}

@@ -1,0 +1,69 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+
+	"robotsproxy/internal/enum"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots/policy"
+)
+
+// Settings are the operator's part in a judgment. A gate never changes them: new ones
+// replace them as a whole.
+type Settings struct {
+	Identities identity.Table
+	Overrides  []Override // the first that matches an origin counts
+	MaxBytes   int64      // how much of an override's robots_file is read; 0: policy's default
+	LogFilter  LogFilter  // which requests the log shows
+
+	// StrictPaths judges a path both as RFC 9309 compares it and as servers read it
+	// (see [robots.AsServed]), and refuses it if either is disallowed.
+	StrictPaths bool
+}
+
+// load returns a copy of s with the files that it names read.
+func (s Settings) load() (*Settings, error) {
+	s.Overrides = slices.Clone(s.Overrides)
+	for i := range s.Overrides {
+		if err := s.Overrides[i].load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
+// overrideFor is the first override that matches an origin; nil if none does.
+func (s *Settings) overrideFor(origin string) *Override {
+	for i := range s.Overrides {
+		if o := &s.Overrides[i]; o.Origin.Match(origin) {
+			return o
+		}
+	}
+	return nil
+}
+
+// unknown is the error for an identity that the settings do not have.
+func (s *Settings) unknown(name string) *UnknownIdentityError {
+	u := &UnknownIdentityError{Name: name}
+	for known := range s.Identities.All() {
+		u.Known = append(u.Known, known)
+	}
+	return u
+}
+
+// LogFilter says which requests get a line in the log.
+type LogFilter string
+
+// LogAll, and no word at all, logs every request, LogRefused those that robots.txt disallows or whose turn
+// would come too late, LogNone none.
+const (
+	LogAll     LogFilter = "all"
+	LogRefused LogFilter = "refused"
+	LogNone    LogFilter = "none"
+)
+
+// UnmarshalText reads one of the words above.
+func (f *LogFilter) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(f, text, LogAll, LogRefused, LogNone)
+}
