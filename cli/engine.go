@@ -14,6 +14,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/config"
+	"robotsproxy/internal/redisclient"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
@@ -30,7 +31,8 @@ type engine struct {
 	metrics   *prometheus.Registry
 	transport *upstream.Transport
 	keeper    *policy.Keeper
-	pacer     *pace.Pacer // nil before openServer
+	redis     *redisclient.Client // nil: the configuration names none
+	pacer     *pace.Pacer         // nil before openServer
 
 	closers []func() error // what Close calls, the last first
 }
@@ -49,6 +51,9 @@ func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stde
 		return nil, err
 	}
 	e.registerMetrics()
+	if err := e.openRedis(cfg); err != nil {
+		return nil, err
+	}
 	policies, err := e.openStore(ctx, cfg, allowReadOnly)
 	if err != nil {
 		return nil, err
@@ -96,12 +101,26 @@ func (e *engine) registerMetrics() {
 	)
 }
 
+// openRedis opens the client by which the store and the pacer share a Redis server, where
+// the configuration names one.
+func (e *engine) openRedis(cfg config.Config) (err error) {
+	if cfg.Cache.Kind != store.Redis {
+		return nil
+	}
+	if e.redis, err = redisclient.Open(cfg.Cache.RedisURL); err != nil {
+		return fmt.Errorf("opening cache.redis_url: %w", err)
+	}
+	e.onClose(e.redis.Close)
+	return nil
+}
+
 // openStore opens the store of policies that lasts beyond this process.
 func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (store.Store, error) {
 	folder, err := cfg.DataFolder()
 	if err != nil {
 		return nil, err
 	}
+	cfg.Cache.Server = e.redis
 	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, e.log)
 	switch {
 	case err == nil:
@@ -146,11 +165,8 @@ func (e *engine) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy
 	for _, warning := range cfg.Warnings() {
 		e.log.Warn().Msg(warning.Error())
 	}
-	var err error
-	if e.pacer, err = pace.New(cfg.Pace, cfg.Cache.SharedAt(), e.log, e.metrics); err != nil {
-		return nil, nil, err
-	}
-	e.onClose(e.pacer.Close)
+	e.pacer = pace.New(cfg.Pace, e.redis, e.log, e.metrics)
+	e.onClose(func() error { e.pacer.Close(); return nil })
 	g, err := gate.New(cfg.GateSettings(), e.keeper, e.pacer, e.log, e.metrics)
 	if err != nil {
 		return nil, nil, err

@@ -74,14 +74,6 @@ type Cache struct {
 	store.Options `yaml:",inline"`
 }
 
-// SharedAt is the address of the Redis that a fleet shares; "" if there is none.
-func (c Cache) SharedAt() string {
-	if c.Kind != store.Redis {
-		return ""
-	}
-	return c.RedisURL
-}
-
 // Validate joins all that is wrong with the section, each fault a [keyerr.Error].
 func (c Cache) Validate() error {
 	var err error

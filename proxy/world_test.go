@@ -100,8 +100,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	}
 	w.ca, err = certs.Open(certs.Options{}, dir)
 	must(t, err)
-	pacer, err := pace.New(pace.Defaults(), "", log, w.metrics)
-	must(t, err)
+	pacer := pace.New(pace.Defaults(), nil, log, w.metrics)
 	g, err := gate.New(set.gate, set.policies, pacer, log, w.metrics)
 	must(t, err)
 	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)

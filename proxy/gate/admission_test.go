@@ -26,10 +26,7 @@ func newPacedGate(t testing.TB, settings gate.Settings, p *policy.Policy, log ze
 	if change != nil {
 		change(&opts)
 	}
-	pacer, err := pace.New(opts, "", zerolog.Nop(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pacer := pace.New(opts, nil, zerolog.Nop(), nil)
 	g, err := gate.New(settings, &known{policy: p}, pacer, log, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -271,10 +268,7 @@ func BenchmarkUnpaced(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var pacer *pace.Pacer
 			if name == "pace=yes" {
-				var err error
-				if pacer, err = pace.New(pace.Defaults(), "", zerolog.Nop(), nil); err != nil {
-					b.Fatal(err)
-				}
+				pacer = pace.New(pace.Defaults(), nil, zerolog.Nop(), nil)
 			}
 			g, err := gate.New(gate.Settings{LogFilter: gate.LogNone}, k, pacer, zerolog.Nop(), nil)
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,9 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/outage"
+	"robotsproxy/internal/redisclient"
 )
 
 // The keys. All expire by themselves. What turns and holds are for is hashed, as it
@@ -27,11 +27,6 @@ const (
 	membersKey = "robotsproxy:proxies" // a sorted set: who shares the turns by until when it counts without a heartbeat
 )
 
-// How long Redis may take, and how long one that did not answer is left alone.
-var shortWait = 250 * time.Millisecond // tests give slow machines more
-
-const leftAlone = 5 * time.Second
-
 // A proxy says every heartbeatEvery that it shares the turns. Without a heartbeat it
 // counts for as long as memberFor.
 const (
@@ -39,17 +34,11 @@ const (
 	memberFor      = 5 * heartbeatEvery
 )
 
-// maxTries is how often a turn is asked for of a Redis that answers others
-// meanwhile: it is there, but it or this machine has much to do.
-const maxTries = 4
-
-func init() { logging.Disable() } // it would write to standard error, past the program's log
-
-// fleet is the turns that several proxies share by a Redis server. It is the
-// server's clock that counts.
+// fleet is the turns that several proxies share by a Redis server. Times are by that
+// server's clock.
 type fleet struct {
-	client *redis.Client
-	log    zerolog.Logger
+	server *redisclient.Client
+	outage *outage.Reporter
 
 	member  string       // this proxy's name among the members
 	members atomic.Int64 // proxies that share the turns, as last seen; at least 1
@@ -57,51 +46,42 @@ type fleet struct {
 	size    prometheus.Gauge
 	stop    context.CancelFunc // ends the heartbeats
 	stopped sync.WaitGroup     // for which close waits
-
-	// By a clock that begins when it is opened:
-	opened   time.Time
-	answered atomic.Int64 // when Redis last answered
-	silent   atomic.Int64 // until when it is left alone; 0: it answers
-	away     atomic.Bool  // the log says so
 }
 
-// newFleet does not connect: a proxy starts, and goes on, without its Redis.
-func newFleet(redisURL string, log zerolog.Logger, metrics prometheus.Registerer) (*fleet, error) {
-	opts, err := redis.ParseURL(redisURL)
-	if err != nil { // which may hold a part of the password
-		return nil, errors.New("sharing turns: cache.redis_url is no address of a Redis server; write redis://USER:PASSWORD@HOST:6379/0")
-	}
-	opts.ContextTimeoutEnabled = true
-	opts.DialTimeout, opts.DialerRetries = shortWait, 1
-	opts.MaxRetries, opts.MinRetryBackoff = 2, -1 // for connections that were broken while they lay idle
-	opts.PoolSize = 32
-	opts.DisableIdentity = true
-	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+// newFleet begins to leave heartbeats, but doesn't wait for the first one: a proxy starts,
+// and goes on, without its Redis. Callers must call close.
+func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *fleet {
 	f := &fleet{
-		client: redis.NewClient(opts),
-		log:    log,
+		server: server,
 		member: rand.Text(),
-		opened: time.Now(),
 		size: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_paced_proxies",
 			Help: "Proxies that share their turns by Redis, this one included, as last seen there.",
 		}),
 	}
+	f.outage = outage.New(
+		func(err error) {
+			log.Warn().Err(err).Int64("proxies", f.members.Load()).
+				Msg("turns cannot be shared: until Redis answers again this proxy paces requests alone, by the delay times the proxies that it last saw there")
+		},
+		func() { log.Info().Msg("Redis is back: turns are shared again") },
+	)
 	f.setMembers(1)
 	var ctx context.Context
 	ctx, f.stop = context.WithCancel(context.Background())
 	f.stopped.Go(func() { f.beat(ctx) })
-	return f, nil
+	return f
 }
 
-// close has the fleet count without this proxy from now on.
-func (f *fleet) close() error {
+// close ends the heartbeats, and has the other proxies no longer count this one.
+func (f *fleet) close() {
 	f.stop()
 	f.stopped.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), shortWait)
-	defer cancel()
-	f.client.ZRem(ctx, membersKey, f.member) // else it expires there
-	return f.client.Close()
+	f.outage.Close()
+	// Should this fail, the member expires without heartbeats.
+	_ = f.server.Ask(context.Background(), func(ctx context.Context, rdb *redis.Client) error {
+		return rdb.ZRem(ctx, membersKey, f.member).Err()
+	})
 }
 
 // beat leaves heartbeats until ctx ends.
@@ -132,8 +112,8 @@ return {new, redis.call('ZCARD', KEYS[1])}`)
 // has forgotten this one has forgotten the others too, whose heartbeats are yet to come:
 // what was seen before counts once more.
 func (f *fleet) heartbeat() {
-	f.ask(func(ctx context.Context) error {
-		seen, err := heartbeatScript.Run(ctx, f.client, []string{membersKey}, f.member, memberFor.Milliseconds()).Int64Slice()
+	f.ask(func(ctx context.Context, rdb *redis.Client) error {
+		seen, err := heartbeatScript.Run(ctx, rdb, []string{membersKey}, f.member, memberFor.Milliseconds()).Int64Slice()
 		if err != nil {
 			return err
 		}
@@ -211,8 +191,8 @@ func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
 	if opts.RetryAfter {
 		keys = append(keys, holdKey+hashed(r.Origin, r.Identity))
 	}
-	answered := f.ask(func(ctx context.Context) error {
-		ms, err := takeScript.Run(ctx, f.client, keys, t.token, milliseconds(delay), opts.MaxWait.Milliseconds()).Int64Slice()
+	answered := f.ask(func(ctx context.Context, rdb *redis.Client) error {
+		ms, err := takeScript.Run(ctx, rdb, keys, t.token, milliseconds(delay), opts.MaxWait.Milliseconds()).Int64Slice()
 		if err != nil {
 			return err
 		}
@@ -228,53 +208,29 @@ func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
 // giveBack gives back a turn of a request that has left. The next that comes, to any
 // proxy, gets it.
 func (f *fleet) giveBack(t *turn) {
-	f.ask(func(ctx context.Context) error { return f.client.ZRem(ctx, t.key, t.token).Err() })
+	f.ask(func(ctx context.Context, rdb *redis.Client) error { return rdb.ZRem(ctx, t.key, t.token).Err() })
 }
 
 // hold tells the others that an origin holds requests for so long. It is heeded by
 // those that take a turn later.
 func (f *fleet) hold(r *Request, length time.Duration) {
 	keys := []string{holdKey + hashed(r.Origin, r.Identity)}
-	f.ask(func(ctx context.Context) error {
-		return holdScript.Run(ctx, f.client, keys, milliseconds(length)).Err()
+	f.ask(func(ctx context.Context, rdb *redis.Client) error {
+		return holdScript.Run(ctx, rdb, keys, milliseconds(length)).Err()
 	})
 }
 
-// ask asks Redis, unless it has not answered of late; false means that it is away.
-// It is not broken off when a client leaves: then nobody would know whether a turn
+// ask asks Redis, and reports whether that worked: if not, this proxy paces alone. A
+// client that leaves doesn't break a question off: nobody would know then whether a turn
 // was taken.
-func (f *fleet) ask(what func(context.Context) error) bool {
-	if until := f.silent.Load(); until != 0 {
-		now := time.Since(f.opened)
-		if now < time.Duration(until) || !f.silent.CompareAndSwap(until, int64(now+leftAlone)) { // one tries, not all
-			return false
-		}
+func (f *fleet) ask(question func(context.Context, *redis.Client) error) bool {
+	attempt := f.outage.Begin()
+	if err := f.server.Ask(context.Background(), question); err != nil {
+		f.outage.Failed(err)
+		return false
 	}
-	var err error
-	for range maxTries {
-		begun := int64(time.Since(f.opened))
-		ctx, cancel := context.WithTimeout(context.Background(), shortWait)
-		err = what(ctx)
-		cancel()
-		if err == nil {
-			f.answered.Store(int64(time.Since(f.opened)))
-			f.silent.Store(0)
-			if f.away.Load() && f.away.Swap(false) {
-				f.log.Info().Msg("Redis is back: turns are shared again")
-			}
-			return true
-		}
-		if f.answered.Load() <= begun {
-			break
-		}
-	}
-	f.silent.Store(int64(time.Since(f.opened) + leftAlone))
-	if !errors.Is(err, redis.ErrClosed) && !f.away.Swap(true) { // else it is this proxy that stops
-		f.log.Warn().Err(fmt.Errorf("asking the Redis at %s: %w", f.client.Options().Addr, err)).
-			Int64("proxies", f.members.Load()).
-			Msg("turns cannot be shared: until Redis answers again this proxy paces requests alone, by the delay times the proxies that it last saw there")
-	}
-	return false
+	attempt.Succeeded()
+	return true
 }
 
 // milliseconds is d rounded up.

@@ -1,13 +1,12 @@
+//go:build unix
+
 package pace
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,44 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/redistest"
 )
 
-// startRedis starts a redis-server on a socket, and stops it by stop or when the
-// test ends.
-func startRedis(t *testing.T, socket string) (url string, stop func()) {
+func newShared(t *testing.T, server *redistest.Server, log zerolog.Logger) *Pacer {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("this machine has no redis-server; install Debian's package redis-server")
-	}
-	command := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", filepath.Dir(socket))
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop = sync.OnceFunc(func() {
-		command.Process.Kill()
-		command.Wait()
-	})
-	t.Cleanup(stop)
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(lines.Text(), "eady to accept connections") {
-			return "unix://" + socket, stop
-		}
-	}
-	t.Fatal("redis-server does not start")
-	return "", nil
-}
-
-func newShared(t *testing.T, url string, log zerolog.Logger) *Pacer {
-	t.Helper()
-	p, err := New(Defaults(), url, log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
+	p := New(Defaults(), server.Client(), log, nil)
+	t.Cleanup(p.Close)
 	return p
 }
 
@@ -67,8 +36,9 @@ func stopHeartbeats(f *fleet) {
 func near(got, want time.Duration) bool { return got <= want && got > want-30*time.Second }
 
 func TestFleetTakesTurns(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	one, two := newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet
+	server := redistest.Start(t)
+	rdb := server.Inspect()
+	one, two := newShared(t, server, zerolog.Nop()).fleet, newShared(t, server, zerolog.Nop()).fleet
 	const delay, most = time.Minute, 4 * time.Minute
 	opts := Options{MaxWait: most, RetryAfter: true}
 	r := of(delay)
@@ -116,8 +86,8 @@ func TestFleetTakesTurns(t *testing.T) {
 	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
 		t.Errorf("a hold that is not heeded: %+v", turn)
 	}
-	for _, key := range one.client.Keys(context.Background(), "*").Val() {
-		ttl := one.client.PTTL(context.Background(), key).Val()
+	for _, key := range rdb.Keys(context.Background(), "*").Val() {
+		ttl := rdb.PTTL(context.Background(), key).Val()
 		if !strings.HasPrefix(key, "robotsproxy:") || ttl <= 0 || ttl > most+delay {
 			t.Errorf("the key %s is kept for %v", key, ttl)
 		}
@@ -126,10 +96,10 @@ func TestFleetTakesTurns(t *testing.T) {
 
 // An answer that was lost is given again.
 func TestFleetAskedTwice(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	f := newShared(t, url, zerolog.Nop()).fleet
+	server := redistest.Start(t)
+	rdb := server.Inspect()
 	for i, token := range []string{"a", "b", "b", "a", "c"} {
-		ms, err := takeScript.Run(context.Background(), f.client, []string{"turns", "hold"}, token, 60_000, 600_000).Int64Slice()
+		ms, err := takeScript.Run(context.Background(), rdb, []string{"turns", "hold"}, token, 60_000, 600_000).Int64Slice()
 		want := []time.Duration{0, 1, 1, 0, 2}[i] * time.Minute
 		if got := time.Duration(ms[0]) * time.Millisecond; err != nil || !near(got, want) {
 			t.Errorf("%s: %v, %v; want %v", token, got, err, want)
@@ -140,8 +110,8 @@ func TestFleetAskedTwice(t *testing.T) {
 // A turn of one that leaves, or is late by what this proxy alone knows, is given
 // back.
 func TestFleetLeaving(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	p := newShared(t, url, zerolog.Nop())
+	server := redistest.Start(t)
+	p := newShared(t, server, zerolog.Nop())
 	r := of(time.Minute)
 	if _, err := p.Wait(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -165,8 +135,9 @@ func TestFleetLeaving(t *testing.T) {
 
 // Those behind one that leaves move up, and the last turn is free again.
 func TestFleetMovesUp(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	p, other := newShared(t, url, zerolog.Nop()), newShared(t, url, zerolog.Nop())
+	server := redistest.Start(t)
+	rdb := server.Inspect()
+	p, other := newShared(t, server, zerolog.Nop()), newShared(t, server, zerolog.Nop())
 	r := of(time.Minute)
 	var (
 		all   sync.WaitGroup
@@ -188,7 +159,7 @@ func TestFleetMovesUp(t *testing.T) {
 	}
 	leave[1]()
 	waiting(2)
-	for p.fleet.client.ZCard(context.Background(), turnsKey+hashed(r.Origin, r.Identity, r.Group)).Val() != 3 {
+	for rdb.ZCard(context.Background(), turnsKey+hashed(r.Origin, r.Identity, r.Group)).Val() != 3 {
 		time.Sleep(time.Millisecond)
 	}
 	p.mu.Lock()
@@ -210,14 +181,15 @@ func TestFleetMovesUp(t *testing.T) {
 	all.Wait()
 }
 
-// Without Redis a proxy paces alone, and goes on from its own last start. It says
-// so once, and once that it is over.
+// Without Redis a proxy paces alone, and goes on from its own last start. It says so
+// once, however often Redis comes and goes, and once that it is over.
 func TestFleetWithoutRedis(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "redis.sock")
-	var log bytes.Buffer
-	url, stop := startRedis(t, socket)
-	p := newShared(t, url, zerolog.New(&log))
+	server := redistest.Start(t)
+	var log lockedBuffer
+	p := newShared(t, server, zerolog.New(&log))
 	stopHeartbeats(p.fleet) // which would write to the log too
+	p.fleet.server.Cooldown = time.Nanosecond
+	p.fleet.outage.QuietPeriod = time.Hour
 	r := of(100 * time.Millisecond)
 	wait := func() {
 		t.Helper()
@@ -227,30 +199,86 @@ func TestFleetWithoutRedis(t *testing.T) {
 	}
 	begun := time.Now()
 	wait()
-	stop()
+	server.Kill()
 	for i := range 5 {
 		wait()
 		if took := time.Since(begun); took < time.Duration(i+1)*r.Delay-2*time.Millisecond { // Redis counts in milliseconds
 			t.Errorf("%d starts after the first one in %v", i+1, took)
 		}
 	}
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "turns cannot be shared") || !strings.Contains(log.String(), socket) {
-		t.Errorf("logged:\n%s", &log)
+	for range 2 {
+		server.Restart()
+		wait()
+		server.Kill()
+		wait()
 	}
-	startRedis(t, socket)
-	p.fleet.silent.Store(1) // as if it had been left alone for long
-	wait()
-	wait()
-	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "Redis is back") {
-		t.Errorf("logged:\n%s", &log)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "turns cannot be shared") || !strings.Contains(text, server.Address) {
+		t.Errorf("logged:\n%s", text)
 	}
+	p.fleet.outage.QuietPeriod = time.Millisecond
+	server.Restart()
+	wait()
+	for strings.Count(log.String(), "\n") < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	wait()
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "Redis is back") {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
+// A Redis that refuses what it is asked is there, but no turns are shared. Each question
+// is put to it all the same.
+func TestFleetIsRefused(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Inspect()
+	var log lockedBuffer
+	p := newShared(t, server, zerolog.New(&log))
+	stopHeartbeats(p.fleet)
+	p.fleet.server.Cooldown = time.Hour
+	r := of(time.Minute)
+	key := turnsKey + hashed(r.Origin, r.Identity, r.Group)
+	if err := rdb.Set(context.Background(), key, "not a sorted set", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn != nil {
+		t.Errorf("took %+v", turn)
+	}
+	if text := log.String(); !strings.Contains(text, "turns cannot be shared") || !strings.Contains(text, "WRONGTYPE") {
+		t.Errorf("logged:\n%s", text)
+	}
+	if err := rdb.Del(context.Background(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil {
+		t.Error("Redis is left alone, though it answered")
+	}
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // Each proxy of a fleet knows how many there are: one that is closed counts no more at
 // once, one that was killed when its heartbeat is over.
 func TestFleetCountsItsMembers(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	fleets := []*fleet{newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet}
+	server := redistest.Start(t)
+	rdb := server.Inspect()
+	fleets := []*fleet{newShared(t, server, zerolog.Nop()).fleet, newShared(t, server, zerolog.Nop()).fleet, newShared(t, server, zerolog.Nop()).fleet}
 	one := fleets[0]
 	want := func(what string, n float64) {
 		t.Helper()
@@ -266,25 +294,25 @@ func TestFleetCountsItsMembers(t *testing.T) {
 	fleets[1].close()
 	want("one is closed", 2)
 	ctx := context.Background()
-	if ttl := one.client.PTTL(ctx, membersKey).Val(); ttl <= 0 || ttl > memberFor {
+	if ttl := rdb.PTTL(ctx, membersKey).Val(); ttl <= 0 || ttl > memberFor {
 		t.Errorf("the members are kept for %v", ttl)
 	}
 	killed := fleets[2]
 	stopHeartbeats(killed)
-	one.client.ZAdd(ctx, membersKey, redis.Z{Score: 1, Member: killed.member}) // as if its heartbeat were over
+	rdb.ZAdd(ctx, membersKey, redis.Z{Score: 1, Member: killed.member}) // as if its heartbeat were over
 	want("one was killed", 1)
 }
 
 // A Redis that is started anew has no heartbeats yet of the others.
 func TestFleetThatRedisForgot(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	one, two := newShared(t, url, zerolog.Nop()).fleet, newShared(t, url, zerolog.Nop()).fleet
+	server := redistest.Start(t)
+	one, two := newShared(t, server, zerolog.Nop()).fleet, newShared(t, server, zerolog.Nop()).fleet
 	for _, f := range []*fleet{one, two} {
 		stopHeartbeats(f) // the test gives them
 		f.heartbeat()
 	}
 	one.heartbeat()
-	one.client.FlushAll(context.Background())
+	server.Flush()
 	for i, want := range []int64{2, 1} {
 		one.heartbeat()
 		if got := one.members.Load(); got != want {
@@ -296,11 +324,11 @@ func TestFleetThatRedisForgot(t *testing.T) {
 // While Redis is away all proxies together keep the delay: each waits as many times as
 // long as there were proxies.
 func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
-	url, stop := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	p, other := newShared(t, url, zerolog.Nop()), newShared(t, url, zerolog.Nop())
+	server := redistest.Start(t)
+	p, other := newShared(t, server, zerolog.Nop()), newShared(t, server, zerolog.Nop())
 	other.fleet.heartbeat()
 	p.fleet.heartbeat()
-	stop()
+	server.Kill()
 	r := of(100 * time.Millisecond)
 	begun := time.Now()
 	for i := range 3 {
@@ -330,9 +358,9 @@ func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
 
 // One that waits when the proxy is stopped is not told that Redis is away.
 func TestFleetClosed(t *testing.T) {
-	url, _ := startRedis(t, filepath.Join(t.TempDir(), "redis.sock"))
-	var log bytes.Buffer
-	p := newShared(t, url, zerolog.New(&log))
+	server := redistest.Start(t)
+	var log lockedBuffer
+	p := newShared(t, server, zerolog.New(&log))
 	r := of(time.Minute)
 	if _, err := p.Wait(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -342,13 +370,7 @@ func TestFleetClosed(t *testing.T) {
 		p.Close()
 		leave()
 	})
-	if _, err := p.Wait(ctx, r); !errors.Is(err, context.Canceled) || log.Len() > 0 {
-		t.Errorf("%v; logged:\n%s", err, &log)
-	}
-}
-
-func TestFleetAddress(t *testing.T) {
-	if _, err := New(Defaults(), "http://user:sesame@x", zerolog.Nop(), nil); err == nil || strings.Contains(err.Error(), "sesame") {
-		t.Errorf("error %v", err)
+	if _, err := p.Wait(ctx, r); !errors.Is(err, context.Canceled) || log.String() != "" {
+		t.Errorf("%v; logged:\n%s", err, log.String())
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/redisclient"
 )
 
 // Request is one that is to start. Requests of one origin, identity and group are
@@ -45,10 +47,10 @@ type Pacer struct {
 	late    prometheus.Counter
 }
 
-// New makes a pacer. With the address of a Redis server (6.2 or later) it shares its
-// turns with all that use the same one; "" means none. It registers its metrics with
-// metrics; nil leaves them unregistered. The caller closes it.
-func New(opts Options, redisURL string, log zerolog.Logger, metrics prometheus.Registerer) (*Pacer, error) {
+// New makes a pacer. It shares its turns with all proxies that use the same Redis server;
+// nil means none. It registers its metrics with metrics; nil leaves them unregistered.
+// Callers must call Close, and close the server's client after that.
+func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *Pacer {
 	p := &Pacer{
 		now:   time.Now,
 		sites: map[siteKey]*site{},
@@ -66,21 +68,17 @@ func New(opts Options, redisURL string, log zerolog.Logger, metrics prometheus.R
 		}),
 	}
 	p.opts.Store(&opts)
-	if redisURL != "" {
-		var err error
-		if p.fleet, err = newFleet(redisURL, log, metrics); err != nil {
-			return nil, err
-		}
+	if server != nil {
+		p.fleet = newFleet(server, log, metrics)
 	}
-	return p, nil
+	return p
 }
 
 // Close ends what New began. Who waits still does so alone.
-func (p *Pacer) Close() error {
-	if p.fleet == nil {
-		return nil
+func (p *Pacer) Close() {
+	if p.fleet != nil {
+		p.fleet.close()
 	}
-	return p.fleet.close()
 }
 
 // SetOptions puts other options in the place of those that are, for requests that

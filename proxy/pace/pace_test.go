@@ -50,10 +50,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	if change != nil {
 		change(&opts)
 	}
-	p, err := New(opts, "", zerolog.Nop(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := New(opts, nil, zerolog.Nop(), nil)
 	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}, why: map[string]*Late{}}
 }
 
@@ -634,10 +631,7 @@ func TestRetryAfter(t *testing.T) {
 func BenchmarkUnpaced(b *testing.B) {
 	for name, held := range map[string]bool{"held=none": false, "held=another": true} {
 		b.Run(name, func(b *testing.B) {
-			p, err := New(Defaults(), "", zerolog.Nop(), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			p := New(Defaults(), nil, zerolog.Nop(), nil)
 			if held {
 				p.Hold(of(0), 24*time.Hour)
 			}
@@ -657,10 +651,7 @@ func BenchmarkUnpaced(b *testing.B) {
 
 // BenchmarkTurn is a request that has waited its delay out.
 func BenchmarkTurn(b *testing.B) {
-	p, err := New(Defaults(), "", zerolog.Nop(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := New(Defaults(), nil, zerolog.Nop(), nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := p.Wait(context.Background(), of(1)); err != nil {

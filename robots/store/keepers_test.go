@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/redistest"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
@@ -73,11 +74,11 @@ type proxy struct {
 	log *lockedBuffer
 }
 
-func newProxy(t *testing.T, server *store.RedisServer, s *site, change ...func(*policy.Setup)) proxy {
+func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*policy.Setup)) proxy {
 	t.Helper()
 	p := proxy{log: new(lockedBuffer)}
 	opts := store.Defaults()
-	opts.Kind, opts.RedisURL = store.Redis, server.URL()
+	opts.Kind, opts.Server = store.Redis, server.Client()
 	kept, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func (p proxy) ask(t *testing.T, o robots.Origin) {
 const lost, back = "policies cannot be kept", "policies can be kept again"
 
 func TestFleetFetchesOnce(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, 100*time.Millisecond)
+	server, s := redistest.Start(t), newSite(t, 100*time.Millisecond)
 	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s), newProxy(t, server, s)}
 	for round := range 10 {
 		o := origin("%d.example", round)
@@ -179,7 +180,7 @@ func TestFleetFetchesOnce(t *testing.T) {
 // A record outlives its answer for as long as its text and its failures may be needed,
 // also by options that have changed meanwhile.
 func TestRecordsLastAsTheOptionsSay(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, 0)
+	server, s := redistest.Start(t), newSite(t, 0)
 	p := newProxy(t, server, s)
 	client := redis.NewClient(&redis.Options{Addr: server.Address})
 	defer client.Close()
@@ -225,7 +226,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 		setup.Store = kept
 		setup.Options.FetchTimeout = time.Second
 	}
-	server := store.StartRedis(t)
+	server := redistest.Start(t)
 	processes := []proxy{newProxy(t, server, s, inDir), newProxy(t, server, s, inDir)}
 	const origins = 300
 	var all sync.WaitGroup
@@ -261,7 +262,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 
 // Many origins at once: none is fetched twice, and none waits for another's.
 func TestFleetWithManyOrigins(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, 20*time.Millisecond)
+	server, s := redistest.Start(t), newSite(t, 20*time.Millisecond)
 	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s), newProxy(t, server, s)}
 	for _, p := range fleet {
 		p.ask(t, origin("first.example"))
@@ -283,7 +284,7 @@ func TestFleetWithManyOrigins(t *testing.T) {
 
 // What one could not reach is not tried by each of the others.
 func TestFleetSharesFailures(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, 0)
+	server, s := redistest.Start(t), newSite(t, 0)
 	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s)}
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -304,7 +305,7 @@ func TestFleetSharesFailures(t *testing.T) {
 
 // One refreshes, and the others get to know it when they would.
 func TestFleetRefreshesOnce(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, 100*time.Millisecond)
+	server, s := redistest.Start(t), newSite(t, 100*time.Millisecond)
 	var ahead atomic.Int64
 	moved := func(setup *policy.Setup) {
 		setup.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -336,15 +337,15 @@ func TestFleetRefreshesOnce(t *testing.T) {
 func TestRedisFaultsUnderLoad(t *testing.T) {
 	const takes = 20 * time.Millisecond
 	for name, fault := range map[string]struct {
-		begin, end func(*store.RedisServer)
+		begin, end func(*redistest.Server)
 		isLogged   bool
 	}{
-		"killed":  {(*store.RedisServer).Kill, (*store.RedisServer).Restart, true},
-		"paused":  {(*store.RedisServer).Pause, (*store.RedisServer).Continue, true},
-		"flushed": {(*store.RedisServer).Flush, (*store.RedisServer).Flush, false},
+		"killed":  {(*redistest.Server).Kill, (*redistest.Server).Restart, true},
+		"paused":  {(*redistest.Server).Pause, (*redistest.Server).Continue, true},
+		"flushed": {(*redistest.Server).Flush, (*redistest.Server).Flush, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, s := store.StartRedis(t), newSite(t, takes)
+			server, s := redistest.Start(t), newSite(t, takes)
 			fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s)}
 			var asked atomic.Int64
 			over := make(chan struct{})
@@ -408,9 +409,9 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 
 // Who dies with a lease holds up the others until it runs out.
 func TestLeaseOfADeadProxy(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, 0)
+	server, s := redistest.Start(t), newSite(t, 0)
 	opts := store.Defaults()
-	opts.Kind, opts.RedisURL = store.Redis, server.URL()
+	opts.Kind, opts.Server = store.Redis, server.Client()
 	dead, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +431,7 @@ func TestLeaseOfADeadProxy(t *testing.T) {
 
 // A client that leaves does not wait for another machine's lease.
 func TestWaiterForALeaseLeaves(t *testing.T) {
-	server, s := store.StartRedis(t), newSite(t, time.Hour)
+	server, s := redistest.Start(t), newSite(t, time.Hour)
 	holder, other := newProxy(t, server, s), newProxy(t, server, s)
 	o := origin("example.com")
 	hurried, cancel := context.WithCancel(t.Context())

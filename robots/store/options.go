@@ -6,6 +6,7 @@ import (
 
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/internal/redisclient"
 )
 
 // Kind names a store.
@@ -40,6 +41,10 @@ type Options struct {
 	// nobody asks for, is kept. 0: without end.
 	History time.Duration `yaml:"history"`
 
+	// Server is the client of the Redis at RedisURL, for the Kind Redis. It must be open
+	// until the store is closed.
+	Server *redisclient.Client `yaml:"-"`
+
 	Now func() time.Time `yaml:"-"` // nil means time.Now
 }
 
@@ -51,7 +56,7 @@ func Defaults() Options {
 // Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
-	if _, err := parseRedisURL(o.RedisURL); err != nil {
+	if err := redisclient.CheckURL(o.RedisURL); err != nil {
 		errs = append(errs, keyerr.Wrap("redis_url", err))
 	}
 	if o.MaxSize != 0 && o.MaxSize < minMaxSize {

@@ -40,7 +40,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	shortWait, longWait = 3*time.Second, 10*time.Second
 	goleak.VerifyTestMain(m)
 }
 

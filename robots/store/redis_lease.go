@@ -33,8 +33,8 @@ return 1`)
 func (s *redisStore) Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error) {
 	key, token := []string{leaseKey + origin}, rand.Text()
 	// Not to be broken off: nobody would have a lease that is taken all the same.
-	err = s.soon(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
-		held, err = leaseScript.Run(ctx, s.client, key, token, length.Milliseconds()).Bool()
+	err = s.server.Ask(context.WithoutCancel(ctx), func(ctx context.Context, rdb *redis.Client) (err error) {
+		held, err = leaseScript.Run(ctx, rdb, key, token, length.Milliseconds()).Bool()
 		return err
 	})
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *redisStore) Lease(ctx context.Context, origin string, length time.Durat
 	}
 	return func() {
 		// If this fails the lease runs out.
-		_ = s.within(context.Background(), shortWait, func(ctx context.Context) error {
-			return releaseScript.Run(ctx, s.client, key, token).Err()
+		_ = s.server.AskAnyway(context.Background(), s.server.Timeout, func(ctx context.Context, rdb *redis.Client) error {
+			return releaseScript.Run(ctx, rdb, key, token).Err()
 		})
 	}, held, nil
 }

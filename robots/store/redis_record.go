@@ -74,8 +74,8 @@ func (s *redisStore) Get(ctx context.Context, origin string) (rec Record, ok boo
 	for _, field := range recordFields {
 		args = append(args, field)
 	}
-	err = s.soon(ctx, func(ctx context.Context) error {
-		values, err := getScript.Run(ctx, s.client, []string{policyKey + origin}, args...).Slice()
+	err = s.server.Ask(ctx, func(ctx context.Context, rdb *redis.Client) error {
+		values, err := getScript.Run(ctx, rdb, []string{policyKey + origin}, args...).Slice()
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (s *redisStore) Get(ctx context.Context, origin string) (rec Record, ok boo
 	}
 	// To a machine whose clock is a little behind, another's answer is one of
 	// the future, and would be fetched again. Its lifetime stays the same.
-	if ahead := rec.FetchedAt.Sub(s.now()); ok && ahead > 0 && ahead <= clockSkew {
+	if ahead := rec.FetchedAt.Sub(s.now()); ok && ahead > 0 && ahead <= maxClockSkew {
 		rec.FetchedAt = rec.FetchedAt.Add(-ahead).Truncate(time.Millisecond)
 		rec.ExpiresAt = rec.ExpiresAt.Add(-ahead).Truncate(time.Millisecond)
 	}
@@ -164,9 +164,9 @@ func (s *redisStore) Put(ctx context.Context, recs ...Record) error {
 	for i, rec := range recs {
 		calls[i].keys, calls[i].args = s.putCall(rec)
 	}
-	err := s.within(ctx, 2*shortWait, func(ctx context.Context) error {
+	err := s.server.AskAnyway(ctx, 2*s.server.Timeout, func(ctx context.Context, rdb *redis.Client) error {
 		send := func() error {
-			_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, c := range calls {
 					putScript.EvalSha(ctx, p, c.keys, c.args...)
 				}
@@ -176,7 +176,7 @@ func (s *redisStore) Put(ctx context.Context, recs ...Record) error {
 		}
 		err := send()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			if err := putScript.Load(ctx, s.client).Err(); err != nil {
+			if err := putScript.Load(ctx, rdb).Err(); err != nil {
 				return err
 			}
 			err = send()
@@ -236,8 +236,8 @@ func (s *redisStore) List(ctx context.Context, after, part string, limit int) ([
 	for len(recs) < limit {
 		var found []Record
 		looked := 0
-		err := s.within(ctx, longWait, func(ctx context.Context) error {
-			origins, err := s.client.ZRangeArgs(ctx, redis.ZRangeArgs{
+		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+			origins, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
 				Key: originsKey, ByLex: true, Start: "(" + after, Stop: "+", Count: int64(page),
 			}).Result()
 			if looked = len(origins); err != nil || looked == 0 {
@@ -245,7 +245,7 @@ func (s *redisStore) List(ctx context.Context, after, part string, limit int) ([
 			}
 			last := origins[looked-1]
 			origins = slices.DeleteFunc(origins, func(o string) bool { return !strings.Contains(o, part) })
-			if found, err = s.records(ctx, origins); err == nil {
+			if found, err = readRedisRecords(ctx, rdb, origins); err == nil {
 				after = last
 			}
 			return err
@@ -261,14 +261,14 @@ func (s *redisStore) List(ctx context.Context, after, part string, limit int) ([
 	return recs[:min(len(recs), limit)], nil
 }
 
-// records reads those of the origins' records that there still are, without
+// readRedisRecords reads those of the origins' records that there still are, without
 // their texts.
-func (s *redisStore) records(ctx context.Context, origins []string) ([]Record, error) {
+func readRedisRecords(ctx context.Context, rdb *redis.Client, origins []string) ([]Record, error) {
 	if len(origins) == 0 {
 		return nil, nil
 	}
 	replies := make([]*redis.SliceCmd, len(origins))
-	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, origin := range origins {
 			replies[i] = p.HMGet(ctx, policyKey+origin, recordFields...)
 		}
@@ -287,8 +287,8 @@ func (s *redisStore) records(ctx context.Context, origins []string) ([]Record, e
 }
 
 func (s *redisStore) Forget(ctx context.Context, origin string) error {
-	err := s.within(ctx, longWait, func(ctx context.Context) error {
-		_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+		_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, policyKey+origin)
 			p.ZRem(ctx, originsKey, origin)
 			return nil
@@ -304,15 +304,15 @@ func (s *redisStore) Forget(ctx context.Context, origin string) error {
 func (s *redisStore) Versions(ctx context.Context, origin string) ([]Version, error) {
 	var versions []Version
 	var first map[string]string
-	err := s.within(ctx, longWait, func(ctx context.Context) error {
-		seen, err := s.client.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+		seen, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 			Key: versionsKey + origin, Rev: true, Start: 0, Stop: -1,
 		}).Result()
 		if err != nil {
 			return err
 		}
 		versions = make([]Version, len(seen))
-		if first, err = s.client.HGetAll(ctx, firstKey+origin).Result(); err != nil {
+		if first, err = rdb.HGetAll(ctx, firstKey+origin).Result(); err != nil {
 			return err
 		}
 		for i, v := range seen {
@@ -337,8 +337,8 @@ func (s *redisStore) withTexts(ctx context.Context, versions []Version) ([]Versi
 	for _, v := range versions {
 		if v.SHA256 != "" {
 			var packed []byte
-			err := s.within(ctx, longWait, func(ctx context.Context) (err error) {
-				packed, err = s.client.HGet(ctx, textKey+v.SHA256, "gzip").Bytes()
+			err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) (err error) {
+				packed, err = rdb.HGet(ctx, textKey+v.SHA256, "gzip").Bytes()
 				return err
 			})
 			if err != nil && !errors.Is(err, redis.Nil) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/redistest"
 )
 
 func TestStores(t *testing.T) {
@@ -38,14 +40,12 @@ func TestStores(t *testing.T) {
 		testStore(t, open(opts))
 	})
 	t.Run("redis", func(t *testing.T) {
-		server := StartRedis(t)
+		server := redistest.Start(t)
 		openEmpty := func(t *testing.T) Store {
-			opts.Kind, opts.RedisURL = Redis, server.URL()
+			opts.Kind, opts.Server = Redis, server.Client()
 			s := open(opts)(t)
 			s.(*redisStore).SetKeep(37 * oneDay)
-			if err := s.(*redisStore).client.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			server.Flush()
 			return s
 		}
 		testStore(t, openEmpty)

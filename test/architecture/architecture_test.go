@@ -74,7 +74,9 @@ var arrows = map[string]map[string]string{
 		"robots":          "one normal form of hosts and origins, and product tokens",
 	},
 	"proxy/pace": {
-		"internal/keyerr": "its errors say which key they are about",
+		"internal/keyerr":      "its errors say which key they are about",
+		"internal/outage":      "the log tells of a Redis that is away once",
+		"internal/redisclient": "a fleet shares its turns by Redis",
 	},
 	"proxy/upstream": {
 		"internal/coalesce":  "HTTP/2 to origins is sent in few pieces",
@@ -98,18 +100,22 @@ var arrows = map[string]map[string]string{
 		"robots":            "it parses what it fetches",
 		"robots/store":      "the type of its records",
 	},
+	"internal/redistest": {
+		"internal/redisclient": "it opens the program's client with more time for slow machines",
+	},
 	"robots/store": {
-		"internal/enum":   "the words of its settings",
-		"internal/keyerr": "its errors say which key they are about",
+		"internal/enum":        "the words of its settings",
+		"internal/keyerr":      "its errors say which key they are about",
+		"internal/redisclient": "policies may last in Redis",
 	},
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/printable", "internal/shortage"}
+var leaves = []string{"robots", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/outage", "internal/printable", "internal/redisclient", "internal/shortage"}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
-var testOnly = []string{"internal/conformancetest"}
+var testOnly = []string{"internal/conformancetest", "internal/redistest"}
 
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{
@@ -118,7 +124,7 @@ var usersOf = map[string][]string{
 	"github.com/goccy/go-yaml":           {"config"},
 	"modernc.org/sqlite":                 {"robots/store"},
 	"github.com/dgraph-io/ristretto":     {"robots/policy"},
-	"github.com/redis/go-redis":          {"robots/store", "proxy/pace"},
+	"github.com/redis/go-redis":          {"robots/store", "proxy/pace", "internal/redisclient", "internal/redistest"},
 	"github.com/jlaffaye/ftp":            {"proxy/upstream"},
 	"software.sslmate.com/src/go-pkcs12": {"certs"},
 }

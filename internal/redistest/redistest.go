@@ -1,0 +1,138 @@
+//go:build unix
+
+// Package redistest starts Redis servers for tests, and breaks them.
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"robotsproxy/internal/redisclient"
+)
+
+// A Server is a redis-server that one test has for itself.
+type Server struct {
+	Address string // host:port
+
+	t       testing.TB
+	args    []string
+	command *exec.Cmd
+}
+
+// Start starts a server on a free port, which ends with the test. It skips the test where
+// redis-server is not installed. Further args are redis-server's own; PORT in them stands
+// for the port, and by default they are --port PORT.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("this machine has no redis-server; install Debian's package redis-server")
+	}
+	if !slices.Contains(args, "--port") {
+		args = append(args, "--port", "PORT")
+	}
+	s := &Server{t: t, args: append(args, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())}
+	t.Cleanup(s.Kill)
+	for range 5 { // another program may take the port meanwhile
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Address = l.Addr().String()
+		l.Close()
+		if s.start() {
+			return s
+		}
+	}
+	t.Fatal("redis-server does not start")
+	return nil
+}
+
+// Restart starts a server again, at the same address, after Kill. It has forgotten
+// everything.
+func (s *Server) Restart() {
+	s.t.Helper()
+	if !s.start() {
+		s.t.Fatal("redis-server does not start again")
+	}
+}
+
+// start returns true when the server is ready, or false when it has ended.
+func (s *Server) start() bool {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.Address)
+	args := slices.Clone(s.args)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "PORT", port)
+	}
+	s.command = exec.Command("redis-server", args...)
+	out, err := s.command.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.command.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			return true
+		}
+	}
+	s.command.Wait()
+	return false
+}
+
+// Kill ends the server at once, even a paused one.
+func (s *Server) Kill() {
+	if s.command != nil && s.command.ProcessState == nil {
+		s.command.Process.Kill()
+		s.command.Wait()
+	}
+}
+
+// Pause stops the server until Continue. Its connections stay open, and nothing is
+// answered.
+func (s *Server) Pause() { s.command.Process.Signal(syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (s *Server) Continue() { s.command.Process.Signal(syscall.SIGCONT) }
+
+// Flush has the server forget everything.
+func (s *Server) Flush() {
+	s.t.Helper()
+	if err := s.Inspect().FlushAll(context.Background()).Err(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// URL is the server's address for a configuration, without a password.
+func (s *Server) URL() string { return "redis://" + s.Address + "/0" }
+
+// Client opens a client of the server as the program uses it, but with more time for slow
+// machines. It is closed at the end of the test.
+func (s *Server) Client() *redisclient.Client {
+	s.t.Helper()
+	c, err := redisclient.Open(s.URL())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c.Timeout = 3 * time.Second
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Inspect opens a plain client, by which the test itself looks at the keys or changes
+// them. It is closed at the end of the test.
+func (s *Server) Inspect() *redis.Client {
+	r := redis.NewClient(&redis.Options{Addr: s.Address, DisableIdentity: true})
+	s.t.Cleanup(func() { r.Close() })
+	return r
+}
