@@ -1,8 +1,7 @@
-# make test is the whole test command. It says what it needs besides Go and
-# installs that where it may (Debian, as root), and it runs all its stages,
-# whichever of them fail.
+# make test runs all tests. It says what it needs besides Go, installs that if it
+# may (on Debian, as root), and runs every stage even if an earlier one fails.
 
-# The race detector wants cgo; the program itself is built without.
+# The program is built without cgo. The race detector needs it.
 export CGO_ENABLED = 0
 
 # Where make build puts the program.
@@ -19,7 +18,7 @@ test: deps
 deps:
 	@.ci/deps test
 
-# The stages. A limit of go test is there to end what hangs.
+# The stages. The timeouts only end tests that hang.
 
 lint:
 	@failed=; \
@@ -43,13 +42,13 @@ bench-once:
 	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
 	cd test && go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./bench/...
 
-# What a request costs, beside other proxies: some nine minutes, or two with
-# QUICK=1. BENCH is for more flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
+# What a request costs, compared with other proxies: nine minutes, or two with
+# QUICK=1. BENCH adds flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
 bench: build
 	@.ci/deps bench
 	cd test && go run ./bench/proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)
 
-# How fast robots.txt is read and matched, beside another library.
+# How fast robots.txt is parsed and matched, compared with another library.
 bench-robots:
 	cd test && go test -run '^$$' -bench . -benchmem ./bench
 
