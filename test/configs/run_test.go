@@ -49,9 +49,9 @@ func (s setup) place(t *testing.T) *place {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	for path, name := range s.caFiles {
-		p.write(filepath.Join(s.etc, path), read(t, filepath.Join(made, name)))
+		p.write(filepath.Join(s.etc, path), readFile(t, filepath.Join(made, name)))
 	}
-	p.write(filepath.Join(s.scraperTrust, "ca.pem"), read(t, filepath.Join(made, "ca.pem")))
+	p.write(filepath.Join(s.scraperTrust, "ca.pem"), readFile(t, filepath.Join(made, "ca.pem")))
 	return p
 }
 
@@ -204,7 +204,7 @@ func (p *place) wantNoKeyIn(folder string) {
 			return err
 		}
 		files++
-		if strings.Contains(read(p.t, path), "PRIVATE KEY") || strings.Contains(entry.Name(), "key") {
+		if strings.Contains(readFile(p.t, path), "PRIVATE KEY") || strings.Contains(entry.Name(), "key") {
 			p.t.Errorf("the scraper can read %s", path)
 		}
 		return nil

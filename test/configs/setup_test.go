@@ -124,7 +124,7 @@ func TestConfigurationsAreValid(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"full.yaml", "image.yaml", "sidecar.yaml"} { // fleet.yaml is part of a setup, as it wants its CA
-		if out, err := exec.Command(program, "validate", "--config", name).CombinedOutput(); err != nil {
+		if out, err := exec.Command(program, "validate", "--config", filepath.Join(examples, name)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v:\n%s", name, err, out)
 		}
 	}
