@@ -12,13 +12,13 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// A History is what an origin has answered over time, the newest in front.
+// A History is the distinct answers of an origin over time, the newest first.
 type History struct {
 	Origin   string    `json:"origin"`
 	Versions []Version `json:"versions"`
 }
 
-// A Version is one of the distinct answers of an origin.
+// A Version is one answer, with the first and the last time that it was given.
 type Version struct {
 	SHA256    string    `json:"sha256,omitempty"` // of Text; empty if the answer was no text
 	FirstSeen time.Time `json:"first_seen"`
@@ -28,8 +28,8 @@ type Version struct {
 	Diff      string    `json:"diff,omitempty"` // unified, from the text of the version before it
 }
 
-// History returns an origin's history; one without versions if it has never
-// answered.
+// History returns an origin's history, which has no versions if the origin has never
+// answered. The error is that of the store.
 func (k *Keeper) History(ctx context.Context, origin robots.Origin) (History, error) {
 	h := History{Origin: origin.String()}
 	versions, err := k.records.versions(ctx, h.Origin)
@@ -56,7 +56,7 @@ func diff(from, to store.Version) (string, error) {
 	return udiff.ToUnified(label(from), label(to), old, udiff.Lines(old, string(to.Body)), udiff.DefaultContextLines)
 }
 
-// label names a version within a diff.
+// label names a version in a diff.
 func label(v store.Version) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %.12s", v.Status, v.SHA256))
 }

@@ -17,11 +17,11 @@ type metrics struct {
 	lost                             prometheus.Counter
 }
 
-// A bounded store drops what is oldest when it is full.
+// A bounded store drops its oldest records when it is full.
 type bounded interface{ Evicted() *store.Evicted }
 
 // newMetrics registers the metrics with to, unless that is nil.
-func newMetrics(to prometheus.Registerer, held func() int64, kept store.Store) (*metrics, error) {
+func newMetrics(to prometheus.Registerer, held func() int64, of store.Store) (*metrics, error) {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "robotsproxy_policy_lookups_total",
 		Help: "Policies asked for, by where they were found.",
@@ -61,7 +61,7 @@ func newMetrics(to prometheus.Registerer, held func() int64, kept store.Store) (
 		Name: "robotsproxy_policies",
 		Help: "Policies held in memory.",
 	}, func() float64 { return float64(held()) })
-	if b, ok := kept.(bounded); ok {
+	if b, ok := of.(bounded); ok {
 		for what, dropped := range map[string]func() int64{"version": b.Evicted().Versions, "origin": b.Evicted().Origins} {
 			err := to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 				Name:        "robotsproxy_store_evicted_total",

@@ -11,12 +11,11 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// Options bound how robots.txt is fetched and how long what it says is held
-// to be true. In a configuration they are the section "robots".
+// Options bound how robots.txt is fetched and how long an answer counts. In a
+// configuration they are the section "robots".
 type Options struct {
-	// TTL is the lifetime of an answer that gives no Cache-Control max-age;
-	// MinTTL and MaxTTL bound what a max-age may ask for. MaxTTL is the longest
-	// of all lifetimes.
+	// TTL is the lifetime of an answer without a Cache-Control max-age. MinTTL and
+	// MaxTTL bound a max-age. No lifetime is longer than MaxTTL.
 	TTL    time.Duration `yaml:"ttl"`
 	MinTTL time.Duration `yaml:"min_ttl"`
 	MaxTTL time.Duration `yaml:"max_ttl"`
@@ -24,11 +23,12 @@ type Options struct {
 	// FetchTimeout bounds a whole fetch, redirects included.
 	FetchTimeout time.Duration `yaml:"fetch_timeout"`
 	MaxRedirects int           `yaml:"max_redirects"`
-	// MaxBytes is how much of a body is read; RFC 9309 2.5 wants at least 500 KiB.
+	// MaxBytes is how much of a body is read; RFC 9309 2.5 requires at least 500 KiB.
 	MaxBytes int64 `yaml:"max_bytes,size"`
 
-	// DisallowFor and AllowAfter say when a long unreachable robots.txt no
-	// longer disallows everything: RFC 9309 2.3.1.4.
+	// A robots.txt that is unreachable for DisallowFor no longer disallows everything
+	// where an older text is known, which then rules. Where none is known, everything
+	// is allowed after AllowAfter. RFC 9309 2.3.1.4.
 	DisallowFor time.Duration `yaml:"disallow_for"`
 	AllowAfter  time.Duration `yaml:"allow_after"`
 
@@ -37,14 +37,14 @@ type Options struct {
 	RetryMin time.Duration `yaml:"retry_min"`
 	RetryMax time.Duration `yaml:"retry_max"`
 
-	// Statuses is the operator's own meaning of single HTTP statuses.
+	// Statuses gives single HTTP statuses another meaning.
 	Statuses map[int]Meaning `yaml:"statuses"`
 
-	// MaxFetches bounds the fetches under way at once, over all origins.
+	// MaxFetches bounds the fetches that run at once, for all origins together.
 	MaxFetches int `yaml:"max_fetches"`
 
-	// Soft5xx reads a site that answers 5xx for any missing page as one
-	// without robots.txt.
+	// Soft5xx treats a site that answers 5xx for any missing page as one without
+	// robots.txt.
 	Soft5xx bool `yaml:"soft_5xx"`
 }
 
