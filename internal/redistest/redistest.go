@@ -81,8 +81,9 @@ func (s *Server) start() bool {
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+	// Redis says "Ready" of a port and "ready" of a socket.
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(lines.Text(), "Ready to accept connections") {
+		if strings.Contains(lines.Text(), "eady to accept connections") {
 			return true
 		}
 	}

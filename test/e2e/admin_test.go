@@ -225,7 +225,6 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 func TestPagesWhileOriginsComeAndGo(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
-	redis.start()
 	for name, config := range map[string]string{"sqlite": "", "none": "cache: {store: none}", "redis": redis.config()} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, config)

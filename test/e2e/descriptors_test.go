@@ -17,7 +17,6 @@ func TestFleetOfWhichOneIsOutOfDescriptors(t *testing.T) {
 	t.Parallel()
 	const places, many = 32, 38 // of 64 descriptors, half are for connections
 	server := newRedis(t)
-	server.start()
 	short := newWorld(t, server.config(), "limits: {header_timeout: 1h}")
 	short.files = 2 * places
 	short.run()

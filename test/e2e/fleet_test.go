@@ -1,64 +1,38 @@
 package e2e
 
 import (
-	"bufio"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"robotsproxy/internal/redistest"
 )
 
-// redisServer is the Redis of a fleet of tests, on a socket of its own.
+// redisServer is the Redis of a fleet, on a socket: no other test takes that while the
+// server is away.
 type redisServer struct {
-	t      *testing.T
+	*redistest.Server
 	socket string
-	kill   func() // ends what start has started
 }
 
-// newRedis says where a Redis will be. It asks for the password "sesame".
-func newRedis(t *testing.T) *redisServer {
+// newRedis starts a Redis that asks for the password "sesame".
+func newRedis(t *testing.T) redisServer {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("this machine has no redis-server; install Debian's package redis-server")
-	}
-	return &redisServer{t: t, socket: filepath.Join(t.TempDir(), "redis.sock")}
-}
-
-// start returns when the server serves.
-func (s *redisServer) start() {
-	s.t.Helper()
-	command := exec.Command("redis-server", "--port", "0", "--unixsocket", s.socket, "--requirepass", "sesame",
-		"--save", "", "--appendonly", "no", "--dir", filepath.Dir(s.socket))
-	out, err := command.StdoutPipe()
-	must(s.t, err)
-	must(s.t, command.Start())
-	s.kill = sync.OnceFunc(func() {
-		command.Process.Kill()
-		command.Wait()
-	})
-	s.t.Cleanup(s.kill)
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(lines.Text(), "eady to accept connections") {
-			return
-		}
-	}
-	s.t.Fatal("redis-server does not start")
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	return redisServer{redistest.Start(t, "--port", "0", "--unixsocket", socket, "--requirepass", "sesame"), socket}
 }
 
 // config has a proxy use the server.
-func (s *redisServer) config() string {
+func (s redisServer) config() string {
 	return "cache: {store: redis, redis_url: 'unix://default:sesame@" + s.socket + "'}"
 }
 
 func TestFleetFetchesRobotsOnce(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
-	server.start()
 	first, second := start(t, server.config()), start(t, server.config())
 	o := newOrigin(t, "h2", shop(), nil)
 	visit := func(w *world) {
@@ -91,7 +65,6 @@ func TestFleetFetchesRobotsOnce(t *testing.T) {
 func TestFleetOutlivesOneOfIt(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
-	server.start()
 	config := server.config() + "\nrobots: {fetch_timeout: 5s}"
 	first, second := start(t, config), start(t, config)
 	asked := make(chan struct{}, 1)
@@ -122,6 +95,7 @@ func TestFleetOutlivesOneOfIt(t *testing.T) {
 func TestRedisIsAwayAtFirst(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
+	server.Kill()
 	w := start(t, server.config(), "log: {decisions: none}")
 	o := newOrigin(t, "http", shop(), nil)
 	for range 3 {
@@ -129,7 +103,7 @@ func TestRedisIsAwayAtFirst(t *testing.T) {
 		w.curl("http://" + deadAddress + "/")
 	}
 	w.log.wait(t, w.exited, `"level":"error"`, "policies cannot be kept", server.socket)
-	server.start()
+	server.Restart()
 	w.log.wait(t, w.exited, `"level":"info"`, "policies can be kept again")
 	if lines := w.log.lines("policies can"); len(lines) != 2 {
 		t.Errorf("logged %s", lines)

@@ -355,7 +355,6 @@ func leaveWhileWaiting(t *testing.T, w *world, scheme string, client *http.Clien
 func TestFleetKeepsThePace(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
-	server.start()
 	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
 	clients := []*http.Client{proxies[0].client(false), proxies[1].client(false)}
 	const delay = 200 * time.Millisecond
@@ -376,7 +375,6 @@ func TestFleetKeepsThePace(t *testing.T) {
 func TestFleetOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
-	server.start()
 	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
 	clients := []*http.Client{proxies[0].client(false), proxies[1].client(false)}
 	const delay = 200 * time.Millisecond
@@ -387,7 +385,7 @@ func TestFleetOutlivesRedis(t *testing.T) {
 	s := &starts{by: func(r *http.Request) string { return r.Header.Get("Via") + r.URL.Path }}
 	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.2\n"), func(w http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) == 5 {
-			server.kill()
+			server.Kill()
 		}
 		s.page(w, r)
 	})
@@ -409,7 +407,7 @@ func TestFleetOutlivesRedis(t *testing.T) {
 			t.Errorf("logged %s", lines)
 		}
 	}
-	server.start()
+	server.Restart()
 	for _, w := range proxies {
 		for deadline := time.Now().Add(patience); len(w.log.lines("Redis is back: turns are shared again")) == 0; time.Sleep(200 * time.Millisecond) {
 			if w.curl("-A", "ExampleBot/1.0", site.URL+"/page"); time.Now().After(deadline) {
