@@ -40,7 +40,7 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// BenchmarkStored is a policy that memory does not hold, nor any with its text.
+// BenchmarkStored is a policy from the store, where memory holds no policy with its text.
 func BenchmarkStored(b *testing.B) {
 	k := benchKeeper(b, &site{status: 200, body: someRules})
 	if _, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil {
@@ -57,8 +57,8 @@ func BenchmarkStored(b *testing.B) {
 	}
 }
 
-// BenchmarkColdFetch is the first request to an origin, from a server on
-// loopback, by a new connection. No other origin has its text.
+// BenchmarkColdFetch is the first request to an origin, a server on loopback, over a new
+// connection. No other origin has its text.
 func BenchmarkColdFetch(b *testing.B) {
 	var served atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -82,7 +82,7 @@ func BenchmarkColdFetch(b *testing.B) {
 	}
 }
 
-// benchKeeper is one over SQLite.
+// benchKeeper is a keeper with SQLite as its store.
 func benchKeeper(b *testing.B, transport http.RoundTripper) *Keeper {
 	s, err := store.Open(b.Context(), store.Defaults(), b.TempDir(), 0, zerolog.Nop())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// deadSite never answers for the hosts that it is asked to be dead for.
+// deadSite never answers for the hosts that it is told are dead.
 type deadSite struct {
 	*site
 	dead func(host string) bool
@@ -68,7 +68,7 @@ func TestBurst(t *testing.T) {
 		}
 		all.Wait()
 
-		// Each place is used all the time: by a live one for as long as it takes,
+		// Each slot is in use all the time: by a live origin for as long as it takes,
 		// and by a dead one for fetch_timeout.
 		dead, live := len(took[Unreachable]), len(took[Rules])
 		if dead != origins/10 || live != origins-dead {
@@ -96,8 +96,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// Those whose fetches wait take turns, however many each has, and whatever they call
-// themselves.
+// Parties whose fetches wait take turns, however many fetches each has, and whatever its
+// User-Agents.
 func TestPartiesTakeTurns(t *testing.T) {
 	from := func(client string, i int) Sender {
 		return Sender{Client: netip.MustParseAddr(client), ClientAgent: fmt.Sprintf("Bot%d/1.0", i)}
@@ -156,8 +156,8 @@ func TestPartiesTakeTurns(t *testing.T) {
 	}
 }
 
-// Whoever leaves takes no place, and no turn of others.
-func TestLeavingAQueue(t *testing.T) {
+// A request that leaves takes no slot, and no turn from others.
+func TestLeavingTheQueue(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.setup.Options.MaxFetches = 1
 		w.start()
@@ -181,7 +181,7 @@ func TestLeavingAQueue(t *testing.T) {
 	})
 }
 
-// What memory does not hold is never fetched a second time.
+// A policy that memory does not hold is never fetched a second time.
 func TestTinyMemoryAndManyOrigins(t *testing.T) {
 	for _, kind := range []store.Kind{store.SQLite, store.None} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -216,8 +216,8 @@ func TestTinyMemoryAndManyOrigins(t *testing.T) {
 	}
 }
 
-// Twice what the policies in memory hold is what the process takes for them: no
-// more than the ceiling, and not much less either.
+// The process takes about twice the size of the policies in memory for them: no more than
+// the ceiling, and not much less.
 func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
 	const ceiling = 32 << 20
 	m, err := newMemory(ceiling)

@@ -8,7 +8,7 @@ import (
 	"robotsproxy/internal/conformancetest"
 )
 
-// statusRow says what a specification or a suite makes of a fetch that ends with
+// statusRow says what a specification or a suite expects of a fetch that ends with
 // a status: a number, or a class of them such as 4xx. Rows about anything but a
 // status, such as timeouts and lifetimes, are what TestAssess and the tests of
 // the fetcher are about.

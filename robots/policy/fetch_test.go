@@ -24,11 +24,11 @@ import (
 
 const someRules = "User-agent: *\nDisallow: /private/\n"
 
-// ownName is what fetches bear where the operator names nothing.
+// ownName is the User-Agent of fetches for which the operator names none.
 const ownName = "robotsproxy/1.0"
 
-// newFetcher makes one that dials anew for each request, so that servers of
-// tests end with them.
+// newFetcher makes a fetcher that dials for each request, so that the servers of
+// tests can be closed.
 func newFetcher(opts Options) *fetcher {
 	return &fetcher{
 		opts:      &opts,
@@ -153,7 +153,8 @@ func TestFetchByStatus(t *testing.T) {
 	})
 }
 
-// A nameSite answers by the User-Agent: those that it does not know get otherwise.
+// A nameSite answers by the User-Agent; those that it does not know get the status
+// otherwise.
 type nameSite struct {
 	answers   map[string]int
 	otherwise int
@@ -162,7 +163,7 @@ type nameSite struct {
 	seen []string // User-Agents, with a From if there is one
 }
 
-// asked are the names by which it has been asked.
+// asked are the User-Agents that have asked.
 func (s *nameSite) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +185,9 @@ func (s *nameSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, someRules)
 }
 
-// A fetch bears the operator's words. Only where they are turned away do others count.
-func TestFetchBearsTheOperatorsWords(t *testing.T) {
+// A fetch has the User-Agent that the operator wrote. Others count only where a site
+// turns that away.
+func TestUserAgentsOfAFetch(t *testing.T) {
 	type answers = map[string]int
 	client := Sender{ClientAgent: "ClientBot/1.0"}
 	known := answered(200)
@@ -384,7 +386,7 @@ func gzipped(text string) string {
 	return b.String()
 }
 
-func TestFetchReadsSoMuch(t *testing.T) {
+func TestFetchReadsUpToMaxBytes(t *testing.T) {
 	opts := with(func(o *Options) { o.MaxBytes = 100 })
 	line := "Disallow: /" + strings.Repeat("x", 28) + "\n" // 40 octets
 	for _, test := range []struct {
@@ -427,7 +429,7 @@ func TestFetchReadsSoMuch(t *testing.T) {
 	})
 }
 
-// again repeats a piece without end, and counts.
+// again repeats a piece endlessly, and counts.
 type again struct {
 	piece []byte
 	read  int
@@ -451,7 +453,7 @@ func (g gzipFrom) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// Gzip that goes on and yields nothing is not read for as long as a fetch may take.
+// Endless gzip that yields nothing is given up long before fetch_timeout.
 func TestFetchOfGzipThatYieldsNothing(t *testing.T) {
 	empty := []byte(gzipped(""))
 	header := empty[:10]
@@ -478,7 +480,7 @@ func TestFetchOfGzipThatYieldsNothing(t *testing.T) {
 	}
 }
 
-// What gzip cannot make smaller, and a header that says much, are read all the same.
+// Text that gzip cannot compress, and a long gzip header, are read all the same.
 func TestFetchOfGzipThatYieldsLittle(t *testing.T) {
 	text := make([]byte, Defaults().MaxBytes)
 	random := rand.NewChaCha8([32]byte{1})
@@ -495,7 +497,7 @@ func TestFetchOfGzipThatYieldsLittle(t *testing.T) {
 	}
 }
 
-func TestFetchHasItsTime(t *testing.T) {
+func TestFetchTimesOut(t *testing.T) {
 	opts := with(func(o *Options) { o.FetchTimeout = 80 * time.Millisecond })
 	for name, handler := range map[string]http.HandlerFunc{
 		"no header": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -525,8 +527,8 @@ func TestFetchHasItsTime(t *testing.T) {
 	})
 }
 
-// What is short and does not come is not waited for.
-func TestFetchDoesNotWaitForBodiesThatSayNothing(t *testing.T) {
+// A fetch does not wait for a short body that does not come.
+func TestFetchDoesNotWaitForUnneededBodies(t *testing.T) {
 	opts := with(func(o *Options) { o.FetchTimeout = time.Minute })
 	for _, test := range []struct {
 		name   string
@@ -556,7 +558,7 @@ func TestFetchDoesNotWaitForBodiesThatSayNothing(t *testing.T) {
 	}
 }
 
-func TestFetchThatFindsNobody(t *testing.T) {
+func TestFetchWithoutAConnection(t *testing.T) {
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()
@@ -574,7 +576,7 @@ func TestFetchThatFindsNobody(t *testing.T) {
 	}
 }
 
-// What a name server says is not for a test to rely on.
+// A test must not rely on a name server.
 func TestCauseOfALookup(t *testing.T) {
 	for _, test := range []struct {
 		err  net.DNSError

@@ -14,11 +14,11 @@ const (
 	day    = 24 * time.Hour
 )
 
-// noon is when the answers of these tests came, or the first failure of those
-// that have none.
+// noon is the time of the answers in these tests or, for origins without an answer, of
+// the first failure.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// after is noon and so much.
+// after is that long after noon.
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
 // answered is a record of an answer at noon with a lifetime of 24 hours.
@@ -30,13 +30,13 @@ func answered(status int) store.Record {
 	return rec
 }
 
-// withoutText is rec as it is kept when the operator gave its status a meaning.
+// withoutText is rec as it is kept where the operator has given its status a meaning.
 func withoutText(rec store.Record) store.Record {
 	rec.Body, rec.SHA256 = nil, ""
 	return rec
 }
 
-// failing is rec with failures since then, the next try at that time.
+// failing is rec with failures since a time, and the time of the next try.
 func failing(rec store.Record, since, next time.Time) store.Record {
 	rec.Origin = "https://example.com"
 	rec.FailedSince, rec.NextTry = since, next
@@ -187,7 +187,7 @@ func TestEntryIsAssessedOnce(t *testing.T) {
 	}
 }
 
-func TestPolicyTellsTheFailure(t *testing.T) {
+func TestPolicyShowsTheFailure(t *testing.T) {
 	rec := failing(answered(200), after(20*hour), after(25*hour+minute))
 	got := Defaults().assess(rec, after(25*hour)).policy
 	want := Policy{
@@ -199,7 +199,7 @@ func TestPolicyTellsTheFailure(t *testing.T) {
 	}
 }
 
-func TestLearn(t *testing.T) {
+func TestUpdate(t *testing.T) {
 	opts := Defaults()
 	base := failing(answered(200), after(hour), after(2*hour))
 
@@ -236,8 +236,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// Once its origin has been found to fail, an answer from the future is not
-// believed when its time comes.
+// Once a fetch of its origin has failed, an answer from the future does not count even
+// when its time comes.
 func TestFutureAnswerIsNeverFreshAgain(t *testing.T) {
 	opts := Defaults()
 	rec := opts.update(answered(200), result{status: 503}, after(-hour), 0)

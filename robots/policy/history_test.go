@@ -85,7 +85,7 @@ func TestForget(t *testing.T) {
 		w.expect(Unavailable, 1, true)
 		w.expect(Unavailable, 0, false)
 
-		// Neither are failures held against it.
+		// Its failures are forgotten too.
 		w.site.answers(0, "")
 		time.Sleep(day)
 		w.expect(Unreachable, 1, true)
@@ -101,8 +101,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// What a fetch under way finds is what was to be forgotten. Those who wait for
-// it get what is fetched next.
+// A fetch under way may bring what is to be forgotten. Those who wait for it get the
+// result of the next one.
 func TestForgetDuringAFetch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.site.takes = 5 * time.Second
@@ -171,7 +171,7 @@ func TestForgetWhileTheStoreWrites(t *testing.T) {
 	})
 }
 
-func TestForgetsManyAtOnce(t *testing.T) {
+func TestConcurrentForgets(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		w.ask()
@@ -190,7 +190,7 @@ func TestForgetsManyAtOnce(t *testing.T) {
 	})
 }
 
-func TestForgetThatCannotBe(t *testing.T) {
+func TestForgetThatFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
 		w.ask()

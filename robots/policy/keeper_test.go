@@ -230,7 +230,7 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// What the cache does not take must still be found.
+// A policy that memory does not take must still be found.
 func TestTinyMemory(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		t.Run(fmt.Sprintf("store broken %v", broken), func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestTinyMemory(t *testing.T) {
 				for range 5 {
 					w.expect(Rules, 0, false)
 				}
-				// Nor do requests wait for a refresh of it.
+				// And requests do not wait for its refresh.
 				time.Sleep(20 * hour)
 				w.site.takes = 5 * time.Second
 				begun := time.Now()
@@ -286,7 +286,7 @@ func TestFetchesAreBounded(t *testing.T) {
 	})
 }
 
-// A fetch that nobody waits for takes no place from others.
+// A fetch that nobody waits for takes no slot from others.
 func TestUnwantedFetchesGiveUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.setup.Options.MaxFetches = 1
@@ -327,9 +327,9 @@ func TestUnwantedFetchesGiveUp(t *testing.T) {
 	})
 }
 
-// Whoever comes when a flight is no longer wanted, and has not ended yet, is
-// served by the next.
-func TestWaiterComesLate(t *testing.T) {
+// A request that comes when a flight is no longer wanted, but has not ended yet, gets
+// the result of the next one.
+func TestLateWaiter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.setup.Options.MaxFetches = 1
 		w.store = lateStore{w.breakStore(), 5 * time.Second}
@@ -433,7 +433,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// What a ceiling allows is not taken before there is something to hold.
+// A high ceiling takes no memory before there is something to hold.
 func TestHighCeilingCostsLittleAtFirst(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -448,7 +448,7 @@ func TestHighCeilingCostsLittleAtFirst(t *testing.T) {
 	}
 }
 
-// Other options count from the next question on, for what is known already too.
+// New options count from the next lookup on, also for what is known already.
 func TestSetOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
@@ -462,7 +462,7 @@ func TestSetOptions(t *testing.T) {
 	})
 }
 
-func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
+func TestResizedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSlots(1)
 		enter := func() chan error {
@@ -498,9 +498,9 @@ func TestPlacesThatBecomeMoreOrFewer(t *testing.T) {
 	})
 }
 
-// A site that turns the program away has rules for a bot that it knows. Other clients,
-// whatever they call themselves, do not free it.
-func TestOthersDoNotFreeASite(t *testing.T) {
+// A site that turns the program away has rules for a bot that it knows. Other clients
+// do not free it, whatever their User-Agents.
+func TestOtherUserAgentsDoNotFreeASite(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.site.knows = "ExampleBot/2.0"
 		w.start()
@@ -530,9 +530,8 @@ func TestOthersDoNotFreeASite(t *testing.T) {
 	})
 }
 
-// A site that is asked too often, or in a way that it does not like, has given its
-// rules up no more than one that is down.
-func TestHasteDoesNotFreeASite(t *testing.T) {
+// A site that answers 429 or rejects the request has rules as much as one that is down.
+func TestRateLimitingDoesNotFreeASite(t *testing.T) {
 	for _, status := range []int{400, 414, 429, 431} {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.start()
@@ -592,8 +591,8 @@ func (c *crashing) RoundTrip(req *http.Request) (*http.Response, error) {
 func (c *crashing) Read([]byte) (int, error) { panic("read") }
 func (c *crashing) Close() error             { return nil }
 
-// What a site sends may be more than the program is up to. Then its robots.txt is
-// unreachable, for all who wait for it, and all else goes on.
+// If what a site sends makes the program panic, its robots.txt is unreachable for all who
+// wait for it, and everything else goes on.
 func TestPanicInAFetchIsUnreachable(t *testing.T) {
 	for _, transport := range []*crashing{{asked: true}, {read: true}} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -633,7 +632,7 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 	}
 }
 
-// crashingStore panics over what it is given.
+// crashingStore panics when a record is put.
 type crashingStore struct{ store.Store }
 
 func (crashingStore) Put(context.Context, ...store.Record) error { panic("put") }

@@ -22,7 +22,7 @@ func recordOf(i int, text string) store.Record {
 	}
 }
 
-// A thousand origins with one robots.txt take the room of one.
+// A thousand origins with the same robots.txt take the memory of one.
 func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
 	in := new(interner)
 	text := strings.Repeat("User-agent: *\nDisallow: /private\n", 1000)
@@ -45,7 +45,7 @@ func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
 	}
 }
 
-// Of two flights that read one text at once, both go on with the first one's.
+// Of two flights that parse the same text at once, both use the first one's.
 func TestTextIsKeptOnce(t *testing.T) {
 	in := new(interner)
 	rec := recordOf(1, "User-agent: *\nDisallow: /private\n")
@@ -59,7 +59,7 @@ func TestTextIsKeptOnce(t *testing.T) {
 	}
 }
 
-// What a store says with the hash of another text is its own origin's matter.
+// A record with the hash of another text changes nothing for the origins of that text.
 func TestWrongHashSharesNothing(t *testing.T) {
 	honest := recordOf(1, "User-agent: *\nDisallow: /\n")
 	forged := recordOf(2, "User-agent: *\nAllow: /\n")
@@ -78,8 +78,8 @@ func TestWrongHashSharesNothing(t *testing.T) {
 	}
 }
 
-// A parsed text goes with the last entry that has it, and what is left of it soon after;
-// what an entry has stays.
+// A parsed text goes with the last entry that holds it, and its place in the interner
+// soon after. A text that an entry holds stays.
 func TestParsedTextGoesWithItsLastEntry(t *testing.T) {
 	in := new(interner)
 	rec := recordOf(0, "User-agent: *\nDisallow: /kept\n")

@@ -27,7 +27,7 @@ import (
 
 // TestMillionOrigins measures what a million origins take: the file, finding
 // one of them, and the memory of a process that uses all of them. Of ten
-// origins six have a text of 1 to 3 KB of their own, three one of a thousand
+// origins, six have a text of 1 to 3 KB of their own, three one of a thousand
 // that many share, and one has none.
 func TestMillionOrigins(t *testing.T) {
 	origins, err := strconv.Atoi(os.Getenv("ROBOTSPROXY_ORIGINS"))
@@ -162,7 +162,7 @@ func (everySite) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// fill puts so many origins into a store.
+// fill puts that many origins into a store.
 func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
 	t.Helper()
 	now := time.Now()
@@ -179,7 +179,7 @@ func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
 	}
 }
 
-// refused is a transport for those who need none.
+// refused is a transport for keepers that must not fetch.
 type refused struct{ t *testing.T }
 
 func (r refused) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -241,7 +241,7 @@ func spread(times int, do func()) string {
 	return fmt.Sprintf("median %v, 99 %% within %v", took[times/2], took[times*99/100])
 }
 
-// resident is the memory that the process has now.
+// resident is how much memory the process takes now.
 func resident(t *testing.T) int64 {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -47,7 +47,7 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// A store that comes and goes is told of once.
+// A store that comes and goes is logged once.
 func TestLogOfAStoreThatComesAndGoes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		broken := w.breakStore()
@@ -68,7 +68,8 @@ func TestLogOfAStoreThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// What began before a failure, and worked, does not say that it is over.
+// A write that began before a failure does not prove, when it works, that the store is
+// back.
 func TestLateSuccessIsNoRecovery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		broken := w.breakStore()
@@ -90,7 +91,7 @@ func TestLateSuccessIsNoRecovery(t *testing.T) {
 	})
 }
 
-// A full disk can be read, and what could not be written is written later.
+// A full disk can be read. Records that could not be written are written later.
 func TestFullDisk(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		full := w.breakStore()
@@ -156,7 +157,7 @@ func TestLockedStoreHoldsUpNobody(t *testing.T) {
 	})
 }
 
-func TestEndDoesNotWaitForAStoreThatHangs(t *testing.T) {
+func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store = lockedStore{w.breakStore(), day}
 		w.start()
@@ -169,7 +170,7 @@ func TestEndDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// A store that is slower than the fetches slows them, and gets all of it.
+// A store that is slower than the fetches slows them, and gets every record.
 func TestSlowStoreLosesNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		kept := store.NewMemory(1 << 30)
@@ -189,9 +190,9 @@ func TestSlowStoreLosesNothing(t *testing.T) {
 	})
 }
 
-// A store that fails, or does not answer, slows nobody for longer than it takes to
-// find out. What there is no room for is counted, and told.
-func TestFailingStoreIsNotWaitedFor(t *testing.T) {
+// A store that fails or does not answer slows nobody for longer than it takes to notice.
+// Records for which there is no room are counted and logged.
+func TestNothingWaitsForAFailingStore(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail func(*world) store.Store
 		most time.Duration // that all fetches take
@@ -225,7 +226,7 @@ func TestFailingStoreIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhatWasLostIsToldAfterAFailure(t *testing.T) {
+func TestLossesAreLoggedAfterAFailure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		full := w.breakStore()
 		full.unwritable.Store(true)
@@ -244,7 +245,7 @@ func TestWhatWasLostIsToldAfterAFailure(t *testing.T) {
 	})
 }
 
-// An answer is not replaced by the next before the store has it.
+// No answer is replaced by the next one before the store has it.
 func TestEachAnswerIsKept(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store = lockedStore{w.breakStore(), 4 * time.Second}
@@ -280,17 +281,17 @@ func TestWaitForRoomEnds(t *testing.T) {
 	})
 }
 
-// So many origins of so long a text are more than may wait.
+// That many origins with that long a text are more than may be pending.
 const manyLong = 600
 
-// startWithLongRules starts a keeper, whose log does not tell of each fetch.
+// startWithLongRules starts a keeper that does not log each fetch.
 func (w *world) startWithLongRules() {
 	w.site.answers(200, someRules+strings.Repeat("# and more\n", 6000))
 	w.setup.Log = w.setup.Log.Level(zerolog.InfoLevel)
 	w.start()
 }
 
-// askMany asks for so many origins at once, and returns how long that takes.
+// askMany asks for that many origins at once, and returns how long that takes.
 func (w *world) askMany(origins int) time.Duration {
 	begun := time.Now()
 	var all sync.WaitGroup
@@ -305,7 +306,7 @@ func (w *world) askMany(origins int) time.Duration {
 	return time.Since(begun)
 }
 
-// One record that cannot be written does not keep the others out.
+// One record that cannot be written does not hold up the others.
 func TestRecordThatCannotBeWritten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store = pickyStore{w.breakStore(), someOrigin(0).String()}
@@ -320,7 +321,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-func TestWhatIsListedIsWhatIsKnownLast(t *testing.T) {
+func TestListPrefersPendingRecords(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		full := w.breakStore()
 		w.start()
@@ -362,7 +363,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// pickyStore never takes one origin.
+// pickyStore refuses one origin.
 type pickyStore struct {
 	store.Store
 	never string

@@ -66,8 +66,8 @@ func FuzzLifetime(f *testing.F) {
 		if got < opts.MinTTL || got > opts.MaxTTL {
 			t.Errorf("%q: %v is out of bounds", header, got)
 		}
-		// Where a header line is cut at a comma does not matter, but in a
-		// quoted string, which then is none any more.
+		// It does not matter at which comma a header line is cut, except within a
+		// quoted string, which then is no quoted string any more.
 		first, rest := cutDirective(header)
 		if rest != "" && opts.lifetime(http.Header{"Cache-Control": {first, rest}}) != got {
 			t.Errorf("%q means something else on two lines", header)

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// outOfDescriptors is how a dial fails that finds none.
+// outOfDescriptors is the error of a dial that finds no free descriptor.
 var outOfDescriptors = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
 
-// What this machine is short of says nothing about an origin: it is told to those who
-// wait, and kept nowhere.
+// A shortage of this machine says nothing about an origin: those who wait get it as an
+// error, and it is stored nowhere.
 func TestShortageIsNoFailureOfTheOrigin(t *testing.T) {
 	for _, short := range []error{
 		outOfDescriptors,
@@ -73,8 +73,8 @@ func TestShortageLeavesFreshCopiesInForce(t *testing.T) {
 	})
 }
 
-// A fetch may take several requests, each of which may be the one that fails.
-func TestShortageAmidAFetch(t *testing.T) {
+// A fetch may take several requests, and any of them may fail.
+func TestShortageDuringAFetch(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		status int

@@ -134,7 +134,7 @@ func (s *soak) step() {
 	s.ask(origin, m)
 }
 
-// ask asks some times at once, and checks what is said and fetched.
+// ask asks several times at once, and checks the answers and the fetches.
 func (s *soak) ask(origin robots.Origin, m *model) {
 	asked := time.Now()
 	want := m.judge(asked)
@@ -223,7 +223,7 @@ func (m *model) judge(now time.Time) expected {
 	return expected{outcome: Unreachable, fetches: due, waits: due}
 }
 
-// learn takes in how a fetch ended; nil if there was none.
+// update applies how a fetch ended; nil if there was none.
 func (m *model) update(e *ending) {
 	switch {
 	case e == nil:
@@ -411,7 +411,7 @@ func (f *fickleSite) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// foresee is how a fetch that begins now in this mood will end.
+// foresee tells how a fetch that begins now in this mood will end.
 func (f *fickleSite) foresee(ctx context.Context, m mood) *ending {
 	e := m.ending
 	e.at = time.Now().Add(m.takes * time.Duration(m.steps))

@@ -79,8 +79,8 @@ func (s *site) answers(status int, body string) {
 	s.status, s.body = status, body
 }
 
-// isOutOfReach has requests after the next so many fail by what this machine is short of;
-// nil ends it.
+// isOutOfReach has every request after the next few fail for a shortage of this machine;
+// a nil shortage ends that.
 func (s *site) isOutOfReach(after int, short error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *site) fetched() int {
 	return n
 }
 
-// A world is a keeper over SQLite over a site.
+// A world is a keeper with SQLite as its store, and a site.
 type world struct {
 	t       *testing.T
 	site    *site
@@ -107,7 +107,7 @@ type world struct {
 	keeper  *Keeper
 }
 
-// inWorld runs a test in a bubble, where time passes when everyone waits.
+// inWorld runs a test in a synctest bubble, where time passes when everyone waits.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, dataDir: t.TempDir(), log: new(logText), site: &site{takes: time.Second}}
@@ -125,7 +125,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// start opens store and keeper; a store that is there already is used as it is.
+// start opens the store, unless there is one already, and the keeper.
 func (w *world) start() {
 	w.t.Helper()
 	var err error
@@ -151,12 +151,12 @@ func (w *world) stop() {
 	w.keeper, w.store = nil, nil
 }
 
-// someOrigin is one of many.
+// someOrigin is the i-th of many origins.
 func someOrigin(i int) robots.Origin {
 	return robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
 }
 
-// logText is what a keeper writes, and a test may read at any time.
+// logText is a log that a test may read at any time.
 type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -192,8 +192,8 @@ func (w *world) ask() *Policy {
 	return p
 }
 
-// expect asks, and checks the outcome, the fetches until all is still again,
-// and whether asking took time.
+// expect asks, and checks the outcome, the number of fetches until everything is idle
+// again, and whether asking took time.
 func (w *world) expect(outcome Outcome, fetches int, waited bool) *Policy {
 	w.t.Helper()
 	synctest.Wait() // for memory, which takes entries in its own time
@@ -253,7 +253,7 @@ type brokenStore struct {
 	unreadable, unwritable atomic.Bool
 }
 
-// breakStore has the world's store made, so that it can be told to fail.
+// breakStore makes the world's store one that can be told to fail.
 func (w *world) breakStore() *brokenStore {
 	w.t.Helper()
 	kept, err := store.Open(w.t.Context(), store.Defaults(), w.dataDir, 0, zerolog.Nop())
@@ -279,7 +279,7 @@ func (b *brokenStore) Put(ctx context.Context, recs ...store.Record) error {
 	return b.Store.Put(ctx, recs...)
 }
 
-// lateStore takes its time to read.
+// lateStore is slow to read.
 type lateStore struct {
 	store.Store
 	takes time.Duration
@@ -290,7 +290,7 @@ func (l lateStore) Get(ctx context.Context, origin string) (store.Record, bool, 
 	return l.Store.Get(ctx, origin)
 }
 
-// lockedStore takes its time to write, if the context lets it.
+// lockedStore is slow to write, until the context ends.
 type lockedStore struct {
 	store.Store
 	takes time.Duration
