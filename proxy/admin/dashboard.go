@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"path"
 	"time"
+
+	"robotsproxy/proxy/gate"
 )
 
 // dashboardFiles are the page that people look at. It needs nothing but them and the
@@ -39,7 +41,11 @@ var fileTypes = map[string]string{
 // page serves the page at /.
 func (s Setup) page(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
-	if err := dashboardPage.Execute(&page, s.proxyFor(r)); err != nil {
+	content := struct {
+		Proxy   string
+		Reasons []gate.Reason
+	}{s.proxyFor(r), gate.Reasons()}
+	if err := dashboardPage.Execute(&page, content); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

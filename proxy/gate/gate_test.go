@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,9 @@ func TestDecide(t *testing.T) {
 			if v.Why() == "" || v.Why() == (&gate.Verdict{}).Why() {
 				t.Errorf("it is not explained: %q", v.Why())
 			}
+			if !slices.Contains(gate.Reasons(), v.Reason) || v.Reason.Phrase() == gate.Reason("").Phrase() || v.Reason.Sentence() == gate.Reason("").Sentence() {
+				t.Errorf("the reason %s has no words: %q, %q", v.Reason, v.Reason.Phrase(), v.Reason.Sentence())
+			}
 		})
 	}
 }
@@ -168,6 +172,20 @@ func TestWhyOfAnUnreachableFile(t *testing.T) {
 		v := gate.Verdict{Reason: gate.Unreachable, RobotsURL: "http://example.com/robots.txt", Cause: cause}
 		if got := v.Why(); got != want {
 			t.Errorf("cause %q: %s", cause, got)
+		}
+	}
+}
+
+func TestWhyOfADecision(t *testing.T) {
+	for want, d := range map[string]gate.Decision{
+		"Disallow: /private/ (line 4)":                      {Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: "Disallow: /private/", Line: 4, Refused: true},
+		"its turn would have come after pace.max_wait":      {Judgment: gate.Allowed, Reason: gate.ByRule, Rule: "Allow: /", Line: 2, Refused: true},
+		"its robots.txt cannot be had (connection refused)": {Judgment: gate.Disallowed, Reason: gate.Unreachable, Cause: "connection refused", Refused: true},
+		"its robots.txt cannot be had":                      {Judgment: gate.Disallowed, Reason: gate.Unreachable, Refused: true},
+		"the configuration's override":                      {Judgment: gate.Disallowed, Reason: gate.Overridden}, // in mode report
+	} {
+		if got := d.Why(); got != want {
+			t.Errorf("%+v: %s, want %s", d, got, want)
 		}
 	}
 }

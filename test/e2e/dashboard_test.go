@@ -468,7 +468,7 @@ func explanations(t *testing.T, browser context.Context) {
 	p.want(`document.querySelector("#question [name=identity]").value === "new-crawler"`)
 	p.choose("#question [name=identity]", "")
 	p.write("#question [name=url]", "http://"+deadAddress+"/"+kb.Enter)
-	p.wantText("#explained", "refused", "robots.txt unreachable", "default, mode enforce")
+	p.wantText("#explained", "refused", "its robots.txt cannot be had", "default, mode enforce")
 	if pages := site.pages(); len(pages) > 0 {
 		t.Errorf("the site was asked for %q", pages)
 	}

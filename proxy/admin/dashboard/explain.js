@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { byId, date, el, facts, fill, foreign, hush, plain, route, tell } from "./dom.js";
 import { fileOf } from "./file.js";
 import { agentsIn, identities } from "./identities.js";
-import { because, chip, explanation, kindOf } from "./words.js";
+import { chip, kindOf, phrase, sentence } from "./words.js";
 
 let asking = new AbortController();
 
@@ -71,13 +71,13 @@ function answer(v, mode, lines) {
   ]);
   return el("div", { class: `panel answer ${kind}` },
     el("h2", { class: "verdict-line" }, chip(kind), ...ground(v)),
-    el("p", {}, explanation(v.reason)),
+    el("p", {}, sentence(v.reason)),
     el("div", { class: "columns" }, list, lines.length > 0 && fileOf(lines, { decided: v.line, around: 6 })),
     el("p", {}, el("a", { href: route("origin", { origin: v.origin, agent: v.agent, line: v.line }) }, "All about ", foreign(v.origin, 200))));
 }
 
 // ground is the rule that a verdict rests on, else the reason.
 function ground(v) {
-  if (!v.rule) return [el("span", {}, because(v.reason))];
-  return [el("code", {}, foreign(v.rule, 500)), el("span", { class: "aside" }, `on line ${v.line}${v.reason === "rule" ? "" : `: ${because(v.reason)}`}`)];
+  if (!v.rule) return [el("span", {}, phrase(v.reason))];
+  return [el("code", {}, foreign(v.rule, 500)), el("span", { class: "aside" }, `on line ${v.line}${v.reason === "rule" ? "" : `: ${phrase(v.reason)}`}`)];
 }

@@ -4,7 +4,7 @@ import { address, get } from "./api.js";
 import * as chart from "./chart.js";
 import { byId, clock, count, duration, el, fill, foreign, full, hush, plain, plural, route, tell } from "./dom.js";
 import { identityNames } from "./identities.js";
-import { because, chip, kindOf } from "./words.js";
+import { chip, kindOf, phrase } from "./words.js";
 
 const kept = 5000; // decisions that filters look at
 const shown = 200; // rows
@@ -209,7 +209,7 @@ function row(d, isNew) {
 
 // why is the rule or the reason, and the way to the origin's robots.txt.
 function why(d, kind) {
-  let words = because(d.reason);
+  let words = phrase(d.reason);
   if (kind === "held") words = "its turn comes too late"; // no rule has held it back
   else if (d.rule) words = [el("code", {}, foreign(d.rule, 160)), el("span", { class: "aside" }, ` line ${d.line}`)];
   return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line: d.line }), title: d.rule && plain(d.rule, 1000) }, words);

@@ -1,6 +1,6 @@
 // How verdicts and states are called, everywhere on the page.
 
-import { date, distance, el, foreign, moment } from "./dom.js";
+import { byId, date, distance, el, foreign, moment } from "./dom.js";
 
 // A kind is what became of a request. Each has a sign of its own, so that nobody
 // depends on colours.
@@ -22,41 +22,15 @@ export function chip(kind) {
   return el("span", { class: `chip ${kind}`, title: hint }, el("span", { "aria-hidden": "true" }, sign), word);
 }
 
-const reasons = {
-  rule: "a rule decides",
-  no_rule: "no rule matches",
-  no_group: "no group for this bot",
-  too_costly: "too long to match",
-  robots_txt: "robots.txt itself",
-  unavailable: "no robots.txt there",
-  unreachable: "robots.txt unreachable",
-  unreachable_expired: "unreachable for too long to refuse",
-  status: "configured for that status",
-  tunnel: "tunnel can't be read",
-  override: "operator's override",
-  exempt: "identity's mode is off",
-};
+// The words for reasons are the gate's own. They come with the page.
+const reasons = new Map(Array.from(byId("reasons").children, ({ dataset }) => [dataset.reason, dataset]));
 
-// because names a reason in a few words; one that the page does not know stays as
-// the API calls it.
-export const because = (reason) => reasons[reason] ?? reason;
+// phrase names a reason in a few words. One that the page does not know stays as the API
+// calls it.
+export const phrase = (reason) => reasons.get(reason)?.phrase ?? reason;
 
-const explanations = {
-  rule: "The longest rule of its group that matches the path decides; of two as long, Allow.",
-  no_rule: "The group that addresses this bot has no rule that matches, so the URL is allowed.",
-  no_group: "The robots.txt addresses neither this bot nor everyone (*), so the URL is allowed.",
-  too_costly: "To match this URL with the robots.txt's many wildcards would take too long, so it is disallowed.",
-  robots_txt: "A robots.txt may always be fetched.",
-  unavailable: "The site has no robots.txt (a 4xx answer or too many redirects), so there are no rules.",
-  unreachable: "The robots.txt can't be had, so everything is disallowed until it can.",
-  unreachable_expired: "The robots.txt couldn't be had for so long that nothing is disallowed any more.",
-  status: "The configuration says what this status of the robots.txt means (robots.statuses).",
-  tunnel: "What is in the tunnel can't be read, and only a part of the site is allowed.",
-  override: "The configuration has its own word on this origin (overrides), which comes before the site's.",
-  exempt: "The identity's mode is off: nobody is asked.",
-};
-
-export const explanation = (reason) => explanations[reason] ?? "";
+// sentence explains a reason.
+export const sentence = (reason) => reasons.get(reason)?.sentence ?? "";
 
 const states = {
   fresh: { sign: "●", word: "fresh" },
