@@ -170,7 +170,7 @@ func startPrivateProxy(cmd *cobra.Command, cfg config.Config) (_ *privateProxy, 
 		return nil, fmt.Errorf("listening: %w", err)
 	}
 	p.address = listener.Addr().String()
-	p.engine.transport.Own(listener.Addr())
+	p.engine.transport.SetOwnAddresses(listener.Addr())
 	go func() { p.served <- p.server.Serve(listener) }()
 	return p, nil
 }

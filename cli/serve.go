@@ -169,7 +169,7 @@ func (s *service) start(servers *errgroup.Group) {
 		own = append(own, s.admin.listener.Addr())
 		servers.Go(s.admin.serve)
 	}
-	s.engine.transport.Own(own...)
+	s.engine.transport.SetOwnAddresses(own...)
 	servers.Go(func() error { return s.proxy.Serve(s.listener) })
 	s.ready.Store(true)
 }

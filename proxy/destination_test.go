@@ -52,7 +52,7 @@ func TestOwnAddresses(t *testing.T) {
 	defer admin.Close()
 	own, err := net.ResolveTCPAddr("tcp", w.addr)
 	must(t, err)
-	transport.Own(own, admin.Addr())
+	transport.SetOwnAddresses(own, admin.Addr())
 	_, adminPort, _ := net.SplitHostPort(admin.Addr().String())
 	_, port, _ := net.SplitHostPort(w.addr)
 	for _, host := range []string{w.addr, "localhost:" + port, "127.0.0.1:" + adminPort, "127.9.9.9:" + adminPort, "[::ffff:127.0.0.1]:" + adminPort} {

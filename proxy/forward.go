@@ -166,7 +166,7 @@ func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 	if resp := hopsLeft(r); resp != nil {
 		return resp
 	}
-	if err := upstream.Bars(r.Context(), x.target.Origin); err != nil {
+	if err := upstream.CheckLoopback(r.Context(), x.target.Origin); err != nil {
 		return s.response(r, s.failed(err))
 	}
 	admission, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
@@ -211,7 +211,7 @@ func (s *Server) refuse(r *http.Request, p *gate.Admission) (answer, error) {
 		return tooMany(p), nil
 	}
 	if p.Reason == gate.Unreachable {
-		if err := s.transport.Forbids(r.Context(), p.Target.Origin); err != nil {
+		if err := s.transport.CheckOrigin(r.Context(), p.Target.Origin); err != nil {
 			return s.failed(err), err
 		}
 	}

@@ -657,7 +657,7 @@ func TestFTPDestinations(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.onTransport = func(tr *upstream.Transport) { transport = tr } })
 	own, err := net.ResolveTCPAddr("tcp", w.addr)
 	must(t, err)
-	transport.Own(own)
+	transport.SetOwnAddresses(own)
 	if resp, _ := w.ask("GET", "ftp://"+w.addr+"/file"); shape(resp) != "502 proxy_loop_detected" {
 		t.Errorf("to the proxy itself: %s", shape(resp))
 	}

@@ -362,11 +362,11 @@ func TestClientsHere(t *testing.T) {
 	}{
 		{conn, true}, {farConn{conn}, false},
 	} {
-		if err := loopback.Of(loopback.WithPeer(t.Context(), c.conn)).Bar(); (err == nil) != c.here {
+		if err := loopback.Of(loopback.WithPeer(t.Context(), c.conn)).Check(); (err == nil) != c.here {
 			t.Errorf("a client at %v: %v", c.conn.RemoteAddr(), err)
 		}
 	}
-	if loopback.Of(t.Context()).Bar() == nil {
+	if loopback.Of(t.Context()).Check() == nil {
 		t.Error("a request of which nothing is known may go to loopback")
 	}
 }

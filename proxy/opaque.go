@@ -70,7 +70,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	if origin.Port == "80" { // nobody knows better what is spoken inside
 		origin.Scheme = "http"
 	}
-	if err := upstream.Bars(r.Context(), origin); err != nil {
+	if err := upstream.CheckLoopback(r.Context(), origin); err != nil {
 		s.answer(w, r, s.failed(err))
 		return true
 	}

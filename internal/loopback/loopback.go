@@ -1,6 +1,7 @@
-// Package loopback knows which requests may lead to this machine's loopback
-// addresses: those of clients on this machine. What listens there trusts whoever
-// reaches it, so a proxy must not be the way for others.
+// Package loopback decides which requests may reach this machine's loopback addresses:
+// only those of clients on this machine. What listens there trusts everyone who can reach
+// it, so the proxy must not be a way in for others. A request's context carries its
+// [Client].
 package loopback
 
 import (
@@ -13,34 +14,40 @@ import (
 	"sync/atomic"
 )
 
-// Why a request is not led to this machine's loopback.
+// Why a request must not reach this machine's loopback.
 var (
-	// ErrElsewhere speaks of the client alone, and says nothing about the origin.
+	// ErrElsewhere is about the client, and says nothing about the origin.
 	ErrElsewhere = errors.New("only clients on this machine are led to its loopback addresses")
-	// ErrRedirect is for a site elsewhere whose redirect leads there.
+	// ErrRedirect is about a site on another machine that redirects there.
 	ErrRedirect = errors.New("a redirect from elsewhere is not followed to this machine's loopback addresses")
 )
 
-// A Client is on whose behalf a request is made. Nil is a client elsewhere.
+// A Client is the one on whose behalf a request is made. Nil is a client on another
+// machine.
 type Client struct {
-	here func() bool
-	led  *atomic.Int32 // where the first request of a fetch led; nil: no fetch
+	here  func() bool
+	fetch *Fetch // nil: the request belongs to no fetch
 }
 
+// A Fetch is a run of requests that follows redirects. Its first request decides where the
+// others may lead: if it went to another machine, they must not come back to this one's
+// loopback. Its methods may be called on nil, which is no fetch.
+type Fetch struct{ first atomic.Int32 }
+
+// Where the first request of a fetch led.
 const (
-	ledNowhere int32 = iota // there was none yet
-	ledAway
-	ledToLoopback
+	notSent int32 = iota
+	toOtherMachine
+	toLoopback
 )
 
-// Here is this program's user.
+// Here is the client that is this program's own user.
 var Here = &Client{here: func() bool { return true }}
 
-// Bar says why a request of c is not led to this machine's loopback; nil if it may
-// be.
-func (c *Client) Bar() error {
+// Check says why a request of c must not reach this machine's loopback; nil if it may.
+func (c *Client) Check() error {
 	switch {
-	case c != nil && c.led != nil && c.led.Load() == ledAway:
+	case c != nil && c.fetch != nil && c.fetch.first.Load() == toOtherMachine:
 		return ErrRedirect
 	case c == nil || !c.here():
 		return ErrElsewhere
@@ -48,41 +55,48 @@ func (c *Client) Bar() error {
 	return nil
 }
 
-// Fetching is c for the requests of one fetch, which follows redirects. Where the
-// first of them leads away from this machine, the others don't come back to it.
-func (c *Client) Fetching() *Client {
+// WithFetch returns c for the requests of a new [Fetch].
+func (c *Client) WithFetch() *Client {
 	if c == nil {
 		c = &Client{here: func() bool { return false }}
 	}
-	return &Client{here: c.here, led: new(atomic.Int32)}
+	return &Client{here: c.here, fetch: new(Fetch)}
 }
 
-// Begins reports whether a fetch has yet to learn where its first request leads.
-func (c *Client) Begins() bool { return c != nil && c.led != nil && c.led.Load() == ledNowhere }
-
-// Led notes where the first request of a fetch led.
-func (c *Client) Led(toLoopback bool) {
-	led := ledAway
-	if toLoopback {
-		led = ledToLoopback
+// Fetch is the fetch that c's requests belong to; nil if they belong to none.
+func (c *Client) Fetch() *Fetch {
+	if c == nil {
+		return nil
 	}
-	c.led.Store(led)
+	return c.fetch
+}
+
+// IsFirst reports whether the next request is the first of the fetch.
+func (f *Fetch) IsFirst() bool { return f != nil && f.first.Load() == notSent }
+
+// NoteFirst notes whether the first request has led to this machine's loopback.
+func (f *Fetch) NoteFirst(loopback bool) {
+	led := toOtherMachine
+	if loopback {
+		led = toLoopback
+	}
+	f.first.Store(led)
 }
 
 type clientKey struct{}
 
-// With is ctx for requests on behalf of c.
+// With returns a context for requests on behalf of c.
 func With(ctx context.Context, c *Client) context.Context {
 	return context.WithValue(ctx, clientKey{}, c)
 }
 
-// Of is the client on whose behalf ctx is.
+// Of is the client that ctx carries; nil if it carries none.
 func Of(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
 }
 
-// WithPeer is With for the client at the other end of a connection. It fits
+// WithPeer is [With] for the client at the other end of a connection. It fits
 // [net/http.Server.ConnContext].
 func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 	peer, isTCP := conn.RemoteAddr().(*net.TCPAddr)
@@ -97,14 +111,14 @@ func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 		if local, isTCP := conn.LocalAddr().(*net.TCPAddr); isTCP && local.AddrPort().Addr().Unmap() == addr {
 			return true
 		}
-		// On each link anybody may have a link-local address that is this machine's on
-		// another link.
+		// Somebody on another link may have the same link-local address as this machine
+		// has on one of its links.
 		return !addr.IsLinkLocalUnicast() && Reaches(addr)
 	})})
 }
 
-// Reaches reports whether an address is one of this machine's, which is to be had
-// without zone and not in IPv6 where it is IPv4.
+// Reaches reports whether an address is one of this machine's. The address must have no
+// zone and, if it is an IPv4 one, must not be mapped into IPv6.
 func Reaches(ip netip.Addr) bool {
 	if ip.IsLoopback() || ip.IsUnspecified() {
 		return true

@@ -30,10 +30,10 @@ func TestLinkLocalClients(t *testing.T) {
 			continue
 		}
 		this, other := p.Addr().WithZone("this"), p.Addr().WithZone("other")
-		if err := Of(WithPeer(t.Context(), ends{local: this, remote: other})).Bar(); err == nil {
+		if err := Of(WithPeer(t.Context(), ends{local: this, remote: other})).Check(); err == nil {
 			t.Error("another link's client is taken for one on this machine")
 		}
-		if err := Of(WithPeer(t.Context(), ends{local: this, remote: this})).Bar(); err != nil {
+		if err := Of(WithPeer(t.Context(), ends{local: this, remote: this})).Check(); err != nil {
 			t.Error(err)
 		}
 		return

@@ -15,21 +15,21 @@ import (
 	"robotsproxy/robots"
 )
 
-// destinations knows where the proxy must not go: addresses that the operator
-// denies, its own, and, for clients elsewhere, this machine's loopback.
+// destinations says which addresses must not be dialled: those that the operator denies,
+// the proxy's own and, for clients on other machines, this machine's loopback.
 type destinations struct {
 	deny []netip.Prefix
 	own  atomic.Pointer[[]netip.AddrPort]
 }
 
-// Why an address is not dialled, besides what [loopback.Client.Bar] says.
+// Why an address is not dialled, besides what [loopback.Client.Check] says.
 var (
 	errDenied      = errors.New("the operator denies this address")
 	errUnspecified = errors.New("the unspecified address names no origin")
 	errOwn         = errors.New("this is the proxy's own address: ask it directly, without the proxy")
 )
 
-// check says why an address must not be dialled for a client, nil if it may.
+// check says why an address must not be dialled for a client; nil if it may be.
 func (d *destinations) check(addr netip.AddrPort, client *loopback.Client) error {
 	written, ip := addr.Addr().WithZone(""), underlying(addr.Addr())
 	switch {
@@ -38,7 +38,7 @@ func (d *destinations) check(addr netip.AddrPort, client *loopback.Client) error
 	case slices.ContainsFunc(d.deny, func(p netip.Prefix) bool { return p.Contains(ip) || p.Contains(written) }):
 		return fmt.Errorf("%s: %w", ip, errDenied)
 	case ip.IsLoopback():
-		if err := client.Bar(); err != nil {
+		if err := client.Check(); err != nil {
 			return fmt.Errorf("%s: %w", ip, err)
 		}
 	}
@@ -52,8 +52,7 @@ func (d *destinations) check(addr netip.AddrPort, client *loopback.Client) error
 	return nil
 }
 
-// control is the check at the last moment: after name resolution, for the very
-// address that is dialled.
+// control checks, after name resolution, the very address that is about to be dialled.
 func (d *destinations) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -62,9 +61,9 @@ func (d *destinations) control(ctx context.Context, _, address string, _ syscall
 	return d.check(addr, loopback.Of(ctx))
 }
 
-// forbids says why an origin cannot be dialled at all: nil if one of its addresses
-// can be, or if it has none.
-func (d *destinations) forbids(ctx context.Context, host, port string) (forbidden error) {
+// checkAll resolves a host and says why none of its addresses may be dialled; nil if one
+// may be, or if it has none.
+func (d *destinations) checkAll(ctx context.Context, host, port string) (forbidden error) {
 	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
 	if err != nil {
 		return nil
@@ -81,19 +80,19 @@ func (d *destinations) forbids(ctx context.Context, host, port string) (forbidde
 	return forbidden
 }
 
-// Bars says, without resolving a name, why an origin on this machine's loopback is not
-// for the client of ctx; nil if it may be.
-func Bars(ctx context.Context, origin robots.Origin) error {
+// CheckLoopback says, without resolving a name, why the client of ctx must not reach an
+// origin on this machine's loopback. It returns nil if it may, and for any other origin.
+func CheckLoopback(ctx context.Context, origin robots.Origin) error {
 	if namesLoopback(origin.Host) {
-		if err := loopback.Of(ctx).Bar(); err != nil {
+		if err := loopback.Of(ctx).Check(); err != nil {
 			return fmt.Errorf("%s: %w", origin.Host, err)
 		}
 	}
 	return nil
 }
 
-// namesLoopback reports whether a host is a loopback address, or a name that can be
-// none else (RFC 6761 6.3).
+// namesLoopback reports whether a host is a loopback address, or a name that always means
+// one (RFC 6761 6.3).
 func namesLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && underlying(addr).IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")

@@ -28,7 +28,7 @@ func (t *Transport) Dial(ctx context.Context, origin robots.Origin) (net.Conn, e
 	if way.parent == nil {
 		return way.dialer.DialContext(ctx, "tcp", address)
 	}
-	if err := t.Forbids(ctx, origin); err != nil {
+	if err := t.CheckOrigin(ctx, origin); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, way.dialer.Timeout)

@@ -25,52 +25,52 @@ import (
 	"robotsproxy/robots"
 )
 
-// Transport is the one way to origins: pages and robots.txt files take it
-// alike. It sends requests as they are, in the version of HTTP that they state, and
-// never looks at the environment's proxy variables, which in a sidecar name this
-// proxy itself.
+// Transport is the one way to origins, for pages and for robots.txt files. It sends
+// requests as they are, in the version of HTTP that they state. It never looks at the
+// proxy variables of the environment, which in a sidecar name this proxy itself.
 type Transport struct {
-	direct       *route // for clients on this machine
-	outward      *route // for others: no connection to this machine's loopback is among its own
+	forLocal     *route // for clients on this machine
+	forOthers    *route // for other clients: it never has a connection to this machine's loopback
 	parents      Parents
 	byParent     map[*url.URL]*route
 	insecure     []identity.HostGlob
 	destinations destinations
-	descriptors  *slots.Slots // of connections to clients, too
+	descriptors  *slots.Slots // of connections to clients too
 }
 
 // route leads to origins directly or by one parent proxy.
 type route struct {
 	parent    *url.URL // nil: origins are dialled
 	dialer    *dialer
-	verifying versions
-	lenient   versions
+	verifying transports
+	lenient   transports
 	ftp       *ftpTransport // of those that dial
 }
 
-// versions are the ways to ask an origin. To turn each request of HTTP/1.1 into a
-// stream of HTTP/2 takes more than it saves.
-type versions struct {
+// transports ask origins, one for each version of HTTP that clients speak: turning an
+// HTTP/1.1 request into a stream of HTTP/2 costs more than it saves.
+type transports struct {
 	http1 *http.Transport
-	http2 *sharing // speaks HTTP/1.1 too, where an origin has no HTTP/2
+	http2 *http2Pool // speaks HTTP/1.1 too, where an origin has no HTTP/2
 }
 
-func (v versions) of(r *http.Request) http.RoundTripper {
+func (t transports) of(r *http.Request) http.RoundTripper {
 	if r.ProtoMajor == 2 {
-		return v.http2
+		return t.http2
 	}
-	return v.http1
+	return t.http1
 }
 
-// http2StreamWindow is how much of a response over HTTP/2 waits here for a client that
-// reads slowly: as much as a fast one can have on its way. Four times that is usual.
+// http2StreamWindow is how much of a response over HTTP/2 is held for a client that reads
+// slowly. A fast client can have that much on its way. net/http's default is four times as
+// much.
 const http2StreamWindow = 1 << 20
 
-// maxPageHeader bounds the header of a response, in octets. Held as fields it takes up to
-// ten times as much.
-const maxPageHeader = 256 << 10
+// maxResponseHeader bounds the header of a response, in octets. Parsed into fields, it takes
+// up to ten times as much memory.
+const maxResponseHeader = 256 << 10
 
-// NewTransport makes the transport that opts describe.
+// NewTransport makes the transport that opts describe. It reads the file of roots.
 func NewTransport(opts Options) (*Transport, error) {
 	roots, err := trustedRoots(opts.CAFile)
 	if err != nil {
@@ -82,8 +82,8 @@ func NewTransport(opts Options) (*Transport, error) {
 	}
 	descriptors := slots.OfDescriptors()
 	t := &Transport{
-		direct:       newRoute(opts, roots, nil, descriptors),
-		outward:      newRoute(opts, roots, nil, descriptors),
+		forLocal:     newRoute(opts, roots, nil, descriptors),
+		forOthers:    newRoute(opts, roots, nil, descriptors),
 		parents:      parents,
 		byParent:     map[*url.URL]*route{},
 		insecure:     opts.Insecure,
@@ -102,35 +102,35 @@ func NewTransport(opts Options) (*Transport, error) {
 	return t, nil
 }
 
-// Descriptors are the slots of all connections that hold a descriptor: the transport takes
-// one for each connection to an origin. Listeners take theirs from the same ones.
+// Descriptors are the slots of all connections that hold a file descriptor. The transport
+// takes one for each connection to an origin; listeners must take theirs from the same.
 func (t *Transport) Descriptors() *slots.Slots { return t.descriptors }
 
 // dialling are the routes without a parent.
-func (t *Transport) dialling() []*route { return []*route{t.direct, t.outward} }
+func (t *Transport) dialling() []*route { return []*route{t.forLocal, t.forOthers} }
 
 func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *slots.Slots) *route {
 	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, descriptors}}
-	r.verifying = r.newVersions(opts, &tls.Config{RootCAs: roots})
-	r.lenient = r.newVersions(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
+	r.verifying = r.newTransports(opts, &tls.Config{RootCAs: roots})
+	r.lenient = r.newTransports(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	r.ftp = &ftpTransport{r.dialer, opts.ResponseHeaderTimeout}
 	return r
 }
 
-// maxIdle bounds the idle connections over HTTP/1.1, some 40 KB each, also to one origin:
-// a crowd that has it asked keeps them all.
-const maxIdle = 2048
+// maxIdleHTTP1 bounds the idle connections over HTTP/1.1, some 40 KB each. One origin may
+// have all of them, when a crowd of clients asks for it.
+const maxIdleHTTP1 = 2048
 
-// maxSessions bounds the TLS sessions that a new connection may go on with. There is one
-// for each host.
+// maxSessions bounds the TLS sessions, one for each host, that a new connection may resume.
 const maxSessions = 512
 
-// newVersions takes sessions from no other: what has been verified is part of them.
-func (r *route) newVersions(opts Options, config *tls.Config) versions {
+// newTransports makes transports with a session cache of their own: a session carries what
+// has been verified.
+func (r *route) newTransports(opts Options, config *tls.Config) transports {
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(maxSessions)
-	return versions{
+	return transports{
 		http1: r.newTransport(opts, config, r.dialer.DialContext),
-		http2: newSharing(r.dialGathering, func(dial dialFunc) *http.Transport {
+		http2: newHTTP2Pool(r.dialCoalescing, func(dial dialFunc) *http.Transport {
 			t := r.newTransport(opts, config.Clone(), dial)
 			t.ForceAttemptHTTP2 = true
 			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: http2StreamWindow}
@@ -151,15 +151,15 @@ func (r *route) newTransport(opts Options, config *tls.Config, dial dialFunc) *h
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,
-		MaxIdleConns:          maxIdle,
-		MaxIdleConnsPerHost:   maxIdle,
+		MaxIdleConns:          maxIdleHTTP1,
+		MaxIdleConnsPerHost:   maxIdleHTTP1,
 
-		MaxResponseHeaderBytes: maxPageHeader,
+		MaxResponseHeaderBytes: maxResponseHeader,
 		DisableCompression:     true,
 	}
 }
 
-func (r *route) dialGathering(ctx context.Context, network, addr string) (net.Conn, error) {
+func (r *route) dialCoalescing(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := r.dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -167,10 +167,10 @@ func (r *route) dialGathering(ctx context.Context, network, addr string) (net.Co
 	return coalesce.New(conn), nil
 }
 
-// Own tells the transport which addresses this program listens on: a request to
-// one of them would come back. On an address of all interfaces, each of the
-// machine's counts.
-func (t *Transport) Own(listening ...net.Addr) {
+// SetOwnAddresses tells the transport which addresses this program listens on. It dials
+// none of them, as such a request would come back. An unspecified address stands for all
+// of the machine's.
+func (t *Transport) SetOwnAddresses(listening ...net.Addr) {
 	var own []netip.AddrPort
 	for _, addr := range listening {
 		if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -181,21 +181,21 @@ func (t *Transport) Own(listening ...net.Addr) {
 	t.destinations.own.Store(&own)
 }
 
-// Forbids says why an origin is none that this transport goes to for the client of
-// ctx, nil if it is. It may have to resolve the origin's name.
-func (t *Transport) Forbids(ctx context.Context, origin robots.Origin) error {
+// CheckOrigin says why this transport must not go to an origin for the client of ctx; nil if
+// it may. It may have to resolve the origin's name.
+func (t *Transport) CheckOrigin(ctx context.Context, origin robots.Origin) error {
 	if parent := t.parents.of(origin); parent != nil { // which resolves names: only literal addresses can be checked
 		if origin.Scheme == "ftp" && parent.Scheme == "socks5" {
 			return errFTPBySOCKS
 		}
 		if _, err := netip.ParseAddr(origin.Host); err != nil {
-			return Bars(ctx, origin)
+			return CheckLoopback(ctx, origin)
 		}
 	}
-	return t.destinations.forbids(ctx, origin.Host, origin.Port)
+	return t.destinations.checkAll(ctx, origin.Host, origin.Port)
 }
 
-// trustedRoots are the system's and those in the PEM file.
+// trustedRoots are the system's roots and those in the PEM file.
 func trustedRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil // the system's
@@ -214,36 +214,36 @@ func trustedRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// routeTo is the way to an origin for the client of ctx.
+// routeTo is the route to an origin for the client of ctx.
 func (t *Transport) routeTo(ctx context.Context, origin robots.Origin) *route {
 	if parent := t.parents.of(origin); parent != nil {
 		return t.byParent[parent]
 	}
-	return t.routeFor(ctx)
+	return t.directRoute(ctx)
 }
 
-// routeFor is the way without a parent. A connection that leads to this machine's
-// loopback is kept for clients on this machine; what is dialled is checked besides.
-func (t *Transport) routeFor(ctx context.Context) *route {
-	if loopback.Of(ctx).Bar() == nil {
-		return t.direct
+// directRoute is the route without a parent. Only clients on this machine share a pool that
+// may hold a connection to its loopback. Each dial is checked as well.
+func (t *Transport) directRoute(ctx context.Context) *route {
+	if loopback.Of(ctx).Check() == nil {
+		return t.forLocal
 	}
-	return t.outward
+	return t.forOthers
 }
 
-// RoundTrip sends one request to its origin. Certificates are verified but for
-// the hosts that the operator excepts.
+// RoundTrip sends one request to its origin. It verifies certificates, except for the hosts
+// in [Options.Insecure].
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	way := (*route)(nil)
 	if len(t.byParent) == 0 {
-		way = t.routeFor(r.Context())
+		way = t.directRoute(r.Context())
 	} else {
 		origin, err := robots.ParseOrigin(r.URL.Scheme + "://" + r.URL.Host)
 		if err != nil {
 			return nil, err
 		}
 		if way = t.routeTo(r.Context(), origin); way.parent != nil {
-			if err := t.Forbids(r.Context(), origin); err != nil {
+			if err := t.CheckOrigin(r.Context(), origin); err != nil {
 				return nil, err
 			}
 			r = forParent(r, way.parent)
@@ -252,7 +252,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "ftp" {
 		return way.ftp.RoundTrip(r)
 	}
-	if client := loopback.Of(r.Context()); client.Begins() {
+	if fetch := loopback.Of(r.Context()).Fetch(); fetch.IsFirst() {
 		led := way.parent != nil && namesLoopback(r.URL.Hostname())
 		if way.parent == nil {
 			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
@@ -260,10 +260,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 				led = isTCP && underlying(to.AddrPort().Addr()).IsLoopback()
 			}}))
 		}
-		defer func() { client.Led(led) }()
+		defer func() { fetch.NoteFirst(led) }()
 	}
 	via := way.verifying
-	if t.excepts(r.URL.Hostname()) {
+	if t.isInsecure(r.URL.Hostname()) {
 		via = way.lenient
 	}
 	resp, err := via.of(r).RoundTrip(r)
@@ -276,8 +276,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errChallenged is for a parent proxy that does not let us through. As a response it
-// would be taken for the origin's: a robots.txt that answers 4xx restricts nothing.
+// errChallenged says that a parent proxy wants credentials. As a response, its 407 would be
+// taken for the origin's, and a robots.txt that answers 4xx restricts nothing.
 var errChallenged = errors.New("the parent proxy wants a user and a password that it knows; put them into its URL")
 
 // challenged reports whether a response is a proxy's demand for credentials.
@@ -288,7 +288,7 @@ func challenged(resp *http.Response) error {
 	return nil
 }
 
-// forParent is a request as a parent proxy wants it.
+// forParent is a request in the form that a parent proxy takes.
 func forParent(r *http.Request, parent *url.URL) *http.Request {
 	var whole *url.URL
 	switch {
@@ -306,7 +306,8 @@ func forParent(r *http.Request, parent *url.URL) *http.Request {
 	return r
 }
 
-func (t *Transport) excepts(host string) bool {
+// isInsecure reports whether the operator wants no certificate of a host verified.
+func (t *Transport) isInsecure(host string) bool {
 	return slices.ContainsFunc(t.insecure, func(g identity.HostGlob) bool { return g.Match(host) })
 }
 
@@ -321,8 +322,8 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 func (r *route) closeIdleConnections() {
-	for _, v := range []versions{r.verifying, r.lenient} {
-		v.http1.CloseIdleConnections()
-		v.http2.CloseIdleConnections()
+	for _, t := range []transports{r.verifying, r.lenient} {
+		t.http1.CloseIdleConnections()
+		t.http2.CloseIdleConnections()
 	}
 }

@@ -59,7 +59,7 @@ func (f *fetcher) fetch(ctx context.Context, origin robots.Origin, by Sender, kn
 	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.opts.FetchTimeout)
 	defer cancel()
-	limited = loopback.With(limited, by.access.Fetching())
+	limited = loopback.With(limited, by.access.WithFetch())
 	v := visit{fetcher: f, ctx: limited, from: by.From, discardTime: min(maxDiscardTime, f.opts.FetchTimeout/10)}
 	got, err := v.robots(origin, by, known)
 	if ctx.Err() != nil {

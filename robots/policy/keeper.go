@@ -162,7 +162,7 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*
 // ended with err: nobody waited for that one, or the client that began it must not be
 // led to the origin, and this client may.
 func wantsAnother(ctx context.Context, err error) bool {
-	return err == errUnwanted || errors.Is(err, loopback.ErrElsewhere) && loopback.Of(ctx).Bar() == nil
+	return err == errUnwanted || errors.Is(err, loopback.ErrElsewhere) && loopback.Of(ctx).Check() == nil
 }
 
 // serve returns the policy of an entry, and starts the refresh that it may need.

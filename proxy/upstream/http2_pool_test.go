@@ -16,7 +16,7 @@ import (
 
 // A first request that panics keeps nobody waiting.
 func TestFirstRequestThatPanics(t *testing.T) {
-	s := newSharing(nil, func(dialFunc) *http.Transport { return new(http.Transport) })
+	s := newHTTP2Pool(nil, func(dialFunc) *http.Transport { return new(http.Transport) })
 	r, err := http.NewRequest(http.MethodGet, "https://site.test/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSurplusConnectionsLoseNoRequest(t *testing.T) {
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, o.Listener.Addr().String())
 	}
-	s := newSharing(dial, func(dial dialFunc) *http.Transport {
+	s := newHTTP2Pool(dial, func(dial dialFunc) *http.Transport {
 		return &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	})
 	s.maxIdle = 2
