@@ -15,6 +15,7 @@ import (
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
@@ -71,7 +72,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := &tunnel{origin: origin}
-	t.user, _, _ = proxyCredentials(r.Header)
+	t.user, _, _ = users.Credentials(r.Header)
 	defer s.endOpening(t)
 	if s.passOpaque(w, r, t) {
 		return
@@ -289,7 +290,7 @@ func askerOf(r *http.Request) identity.Asker {
 	if t, ok := r.Context().Value(tunnelKey{}).(*tunnel); ok {
 		a.User = t.user
 	} else {
-		a.User, _, _ = proxyCredentials(r.Header)
+		a.User, _, _ = users.Credentials(r.Header)
 	}
 	return a
 }

@@ -10,6 +10,7 @@ import (
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/users"
 )
 
 // Clients says who may use the proxy. In a configuration it is the section
@@ -37,7 +38,7 @@ func DefaultClients() Clients {
 
 // Validate reports what is wrong with c as a [keyerr.Error].
 func (c Clients) Validate() error {
-	if _, err := readUsers(c.Htpasswd); err != nil {
+	if _, err := users.Read(c.Htpasswd); err != nil {
 		return keyerr.Wrap("htpasswd", err)
 	}
 	return nil

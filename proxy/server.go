@@ -24,6 +24,7 @@ import (
 	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/upstream"
+	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
@@ -38,7 +39,7 @@ type Options struct {
 // access is what [Server.SetAccess] has set. It is replaced as a whole.
 type access struct {
 	clients Clients
-	users   *users // nil: any user, on trust
+	users   *users.Users // nil: any user, on trust
 	tunnels Tunnels
 }
 
@@ -117,11 +118,11 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 // SetAccess sets, from the next request on, who may use the proxy and which tunnels are
 // read. It returns an error, and changes nothing, if the file of users cannot be read.
 func (s *Server) SetAccess(clients Clients, tunnels Tunnels) error {
-	users, err := readUsers(clients.Htpasswd)
+	known, err := users.Read(clients.Htpasswd)
 	if err != nil {
 		return fmt.Errorf("clients.htpasswd: %w", err)
 	}
-	s.access.Store(&access{clients, users, tunnels})
+	s.access.Store(&access{clients, known, tunnels})
 	return nil
 }
 
@@ -271,7 +272,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 			details: refused(r.Context()).Error(),
 			advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
 		})
-	case proxied && !access.users.knows(r):
+	case proxied && !access.users.Know(r.Context(), client, r.Header):
 		s.answer(w, r, answer{
 			status:  http.StatusProxyAuthRequired,
 			kind:    "http_request_denied",

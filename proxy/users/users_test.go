@@ -1,10 +1,11 @@
-package proxy
+package users
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -20,7 +21,7 @@ const checkTime = 50 * time.Millisecond
 
 // passwords is a file of users whose checks a test counts.
 type passwords struct {
-	*users
+	*Users
 	mu    sync.Mutex
 	tried []string // in order, with the cost of the hash
 }
@@ -41,11 +42,11 @@ func newPasswords(t *testing.T) *passwords {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u, err := readUsers(file)
+	u, err := Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &passwords{users: u}
+	p := &passwords{Users: u}
 	u.compare = func(hash, password []byte) error {
 		cost, err := bcrypt.Cost(hash)
 		time.Sleep(checkTime >> (bcrypt.MinCost + 3 - cost))
@@ -58,6 +59,11 @@ func newPasswords(t *testing.T) *passwords {
 		return errors.New("wrong")
 	}
 	return p
+}
+
+// knows is Know for a request.
+func (p *passwords) knows(r *http.Request) bool {
+	return p.Know(r.Context(), netip.MustParseAddrPort(r.RemoteAddr).Addr(), r.Header)
 }
 
 // from is a request of this client with these credentials.
@@ -98,8 +104,8 @@ func TestWrongPasswordsDelayNobodyElse(t *testing.T) {
 			end()
 			time.Sleep(10 * checkTime)
 			synctest.Wait()
-			p.users.mu.Lock()
-			defer p.users.mu.Unlock()
+			p.Users.mu.Lock()
+			defer p.Users.mu.Unlock()
 			if len(p.lanes) > 0 {
 				t.Errorf("%d lanes are left", len(p.lanes))
 			}
@@ -141,10 +147,10 @@ func TestPasswordIsCheckedOnce(t *testing.T) {
 func TestWrongPairsAreForgottenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords(t)
-		for i := range 2*maxWrong + 1 {
-			p.remember(pairSum{byte(i), byte(i >> 8)}, false)
+		for i := range 2*maxWrongSums + 1 {
+			p.remember(credentialsSum{byte(i), byte(i >> 8)}, false)
 		}
-		if len(p.wrong) > maxWrong {
+		if len(p.wrong) > maxWrongSums {
 			t.Errorf("%d are remembered", len(p.wrong))
 		}
 	})

@@ -1,0 +1,232 @@
+// Package users knows who may use the proxy by a password: the users in an htpasswd file.
+//
+// A bcrypt check is slow by design. So the package runs one check at a time, remembers each
+// result, and lets only one check for each client address wait: whoever guesses passwords
+// delays nobody but clients at the same address.
+package users
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// Users are the users in a file. Nil knows everyone: no password is wanted. Users are safe
+// for concurrent use.
+type Users struct {
+	hashes  map[string][]byte
+	cost    int                               // the highest of hashes
+	compare func(hash, password []byte) error // bcrypt's
+
+	checking chan struct{} // held during a check
+
+	mu    sync.Mutex
+	lanes map[netip.Addr]*lane
+	right map[credentialsSum]struct{} // at most one for each user in the file
+	wrong map[credentialsSum]struct{} // at most maxWrongSums
+}
+
+// credentialsSum is the SHA-256 of a user's name and password.
+type credentialsSum = [sha256.Size]byte
+
+// lane is the queue of the checks for one client address.
+type lane struct {
+	turn  chan struct{} // held by the check that may go on
+	users int           // checks that hold or await turn; the lane is removed with the last
+}
+
+const (
+	// wrongDelay is the least time that the answer to a wrong password takes.
+	wrongDelay = 500 * time.Millisecond
+	// maxWrongSums bounds the wrong credentials that are remembered. Beyond it, all of them
+	// are forgotten.
+	maxWrongSums = 4096
+)
+
+// Read reads an htpasswd file with bcrypt hashes, as `htpasswd -B` writes it. Without a
+// file name it returns nil, which knows everyone.
+func Read(file string) (*Users, error) {
+	if file == "" {
+		return nil, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w; make it with htpasswd -cB FILE USER", err)
+	}
+	defer f.Close()
+	u := &Users{
+		hashes: map[string][]byte{}, compare: bcrypt.CompareHashAndPassword, checking: make(chan struct{}, 1),
+		lanes: map[netip.Addr]*lane{}, right: map[credentialsSum]struct{}{}, wrong: map[credentialsSum]struct{}{},
+	}
+	lines := bufio.NewScanner(f)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, hash, found := strings.Cut(line, ":")
+		cost, err := bcrypt.Cost([]byte(hash))
+		if !found || name == "" || err != nil {
+			return nil, fmt.Errorf("%s:%d: this is no user with a bcrypt hash; write it with htpasswd -B", file, number)
+		}
+		u.hashes[name] = []byte(hash)
+		u.cost = max(u.cost, cost)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	if len(u.hashes) == 0 {
+		return nil, errors.New(file + " holds no user; add one with htpasswd -B")
+	}
+	return u, nil
+}
+
+// Know reports whether a request of client, with the header h, states a user of the file
+// and the right password. The answer to wrong ones takes a while, unless ctx ends before.
+func (u *Users) Know(ctx context.Context, client netip.Addr, h http.Header) bool {
+	if u == nil {
+		return true
+	}
+	name, password, sent := Credentials(h)
+	if !sent {
+		return false
+	}
+	sum := sha256.Sum256([]byte(name + ":" + password)) // no name has a colon (RFC 7617 2)
+	if right, _ := u.recall(sum); right {
+		return true
+	}
+	delay := time.After(wrongDelay)
+	if u.check(ctx, client, name, password, sum) {
+		return true
+	}
+	select {
+	case <-delay:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// check reports whether the credentials are right. It checks them only if no other check of
+// them has ended meanwhile. If ctx ends first, they are not right.
+func (u *Users) check(ctx context.Context, client netip.Addr, name, password string, sum credentialsSum) bool {
+	if right, known := u.recall(sum); known {
+		return right
+	}
+	leave, err := u.enter(ctx, client)
+	if err != nil {
+		return false
+	}
+	defer leave()
+	if right, known := u.recall(sum); known { // a client may send many requests at once
+		return right
+	}
+	right := u.matches(name, password)
+	u.remember(sum, right)
+	return right
+}
+
+// enter waits until a client may have a password checked. Callers must then call leave. It
+// returns an error if ctx ends first.
+func (u *Users) enter(ctx context.Context, client netip.Addr) (leave func(), err error) {
+	if client.Is6() { // a client that has one address has all of its /64
+		network, _ := client.WithZone("").Prefix(64)
+		client = network.Addr()
+	}
+	l := u.lane(client, 1)
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		u.lane(client, -1)
+		return nil, ctx.Err()
+	}
+	leaveLane := func() {
+		<-l.turn
+		u.lane(client, -1)
+	}
+	select {
+	case u.checking <- struct{}{}:
+		return func() { <-u.checking; leaveLane() }, nil
+	case <-ctx.Done():
+		leaveLane()
+		return nil, ctx.Err()
+	}
+}
+
+// lane returns a client's lane and adds change to its users.
+func (u *Users) lane(client netip.Addr, change int) *lane {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lanes[client]
+	if l == nil {
+		l = &lane{turn: make(chan struct{}, 1)}
+		u.lanes[client] = l
+	}
+	if l.users += change; l.users == 0 {
+		delete(u.lanes, client)
+	}
+	return l
+}
+
+// recall reports what is remembered of credentials.
+func (u *Users) recall(sum credentialsSum) (right, known bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, right = u.right[sum]
+	_, wrong := u.wrong[sum]
+	return right, right || wrong
+}
+
+func (u *Users) remember(sum credentialsSum, right bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if right {
+		u.right[sum] = struct{}{}
+		return
+	}
+	if len(u.wrong) >= maxWrongSums {
+		clear(u.wrong)
+	}
+	u.wrong[sum] = struct{}{}
+}
+
+// matches compares a password with the user's hash. A wrong one costs the same work whether
+// the user exists or not, and whatever the cost of the user's hash: bcrypt of cost n takes
+// twice as long as of n-1, so one dummy comparison for each cost up to the highest in the
+// file makes up the difference.
+func (u *Users) matches(name, password string) bool {
+	hash, known := u.hashes[name]
+	if !known {
+		u.compare(dummyHash(u.cost), []byte(password))
+		return false
+	}
+	if u.compare(hash, []byte(password)) == nil {
+		return true
+	}
+	cost, _ := bcrypt.Cost(hash)
+	for ; cost < u.cost; cost++ {
+		u.compare(dummyHash(cost), []byte(password))
+	}
+	return false
+}
+
+// dummyHash is a hash of a cost to which nobody knows a password.
+func dummyHash(cost int) []byte {
+	return fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat(".", 53)) // salt and hash
+}
+
+// Credentials are the user and password that Proxy-Authorization states in the Basic scheme
+// (RFC 7617). sent is false if it states none.
+func Credentials(h http.Header) (user, password string, sent bool) {
+	authorization := http.Request{Header: http.Header{"Authorization": h["Proxy-Authorization"]}}
+	return authorization.BasicAuth()
+}
