@@ -1,106 +1,28 @@
 package proxy
 
 import (
-	"bytes"
-	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"robotsproxy/internal/shortage"
+	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/upstream"
 )
 
-// answer is a response of the proxy's own. Each carries Proxy-Status (RFC 9209),
-// by which a client tells it from an origin's.
-type answer struct {
-	status  int
-	kind    string // error type of RFC 9209 2.3
-	details string // what happened: one line
-	advice  string // what to do about it; may be empty
-	verdict *gate.Verdict
-	header  http.Header
+// response is an answer in the form that goproxy takes.
+func (s *Server) response(r *http.Request, a answer.Answer) *http.Response {
+	return a.Response(r, s.opts.Name)
 }
 
-// maxDetails bounds, in octets, the details in a header, and what an error of a site's
-// may add to them.
-const maxDetails = 1024
-
-// badRequest answers a request that makes no sense.
-func badRequest(status int, details string) answer {
-	return answer{status: status, kind: "http_request_error", details: details}
-}
-
-// refusal tells a client what robots.txt says.
-func refusal(v *gate.Verdict, now time.Time) answer {
-	a := answer{
-		status:  http.StatusForbidden,
-		kind:    "http_request_denied",
-		details: v.Why(),
-		verdict: v,
-		header:  http.Header{},
-	}
-	if v.Reason != gate.Overridden {
-		a.details = "robots.txt: " + a.details
-	}
-	if v.Reason == gate.Unreachable && !v.NextTry.IsZero() {
-		seconds := math.Ceil(v.NextTry.Sub(now).Seconds())
-		a.header.Set("Retry-After", strconv.Itoa(int(max(seconds, 1))))
-	}
-	return a
-}
-
-// tooMany tells a client that its turn at an origin comes too late.
-func tooMany(p *gate.Admission) answer {
-	late := p.Late()
-	seconds := int(math.Ceil(late.Wait.Seconds()))
-	return answer{
-		status:  http.StatusTooManyRequests,
-		kind:    "http_request_denied",
-		details: "pace at " + p.Origin + ": " + late.Error(),
-		advice:  late.Advice(),
-		verdict: &p.Verdict,
-		header:  http.Header{"Retry-After": {strconv.Itoa(max(seconds, 1))}},
-	}
-}
-
-// response gives an answer the form that goproxy takes, in the format that the
-// request accepts.
-func (s *Server) response(r *http.Request, a answer) *http.Response {
-	contentType, body := a.render(s.opts.Name, formatFor(r.Header))
-	h := a.header
-	if h == nil {
-		h = http.Header{}
-	}
-	h.Set("Proxy-Status", proxyStatus(s.opts.Name, a.kind, a.details))
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Content-Security-Policy", pageCSP)
-	h.Set("X-Content-Type-Options", "nosniff")
-	return &http.Response{
-		StatusCode:    a.status,
-		Status:        strconv.Itoa(a.status) + " " + http.StatusText(a.status),
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        h,
-		Body:          io.NopCloser(bytes.NewReader(body)),
-		ContentLength: int64(len(body)),
-		Request:       r,
-	}
-}
-
-// pageCSP lets the pages of the proxy's own load and run nothing.
-const pageCSP = "default-src 'none'; style-src 'unsafe-inline'"
-
-// answer writes an answer where goproxy has no part: to a request that never
-// came as far as the gate.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer) {
-	s.log.Debug().Stringer("client", clientOf(r)).Str("method", r.Method).Int("status", a.status).Msg(a.details)
+// answer writes an answer itself, to a request that goproxy never sees.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer.Answer) {
+	s.log.Debug().Stringer("client", clientOf(r)).Str("method", r.Method).Int("status", a.Status).Msg(a.Details)
 	resp := s.response(r, a)
 	maps.Copy(w.Header(), resp.Header)
 	s.boundAnswer(w, r)
@@ -115,36 +37,63 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer) {
 	}
 }
 
-// boundAnswer bounds how long a client may take for an answer. What is written to a stream
-// of HTTP/2 waits for its client when the handler is done, and nobody watches it then.
+// boundAnswer bounds how long a client may take to read an answer over HTTP/2. What the
+// handler has written still waits for the client when the handler is done, and nothing
+// watches it then.
 func (s *Server) boundAnswer(w http.ResponseWriter, r *http.Request) {
 	if limit := s.stallLimit(); limit > 0 && r.ProtoMajor == 2 {
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
 	}
 }
 
-// proxyStatus is a Proxy-Status field of one member (RFC 9209 2). A name is a
-// token of RFC 8941; details are its String (3.3.3), which holds printable
-// ASCII alone: other octets are percent-encoded. Long details are cut, as some
-// clients take no long headers; an answer's body has them whole.
-func proxyStatus(name, kind, details string) string {
-	details = details[:min(len(details), maxDetails)]
-	var b strings.Builder
-	b.WriteString(name)
-	b.WriteString("; error=")
-	b.WriteString(kind)
-	b.WriteString(`; details="`)
-	for i := range len(details) {
-		switch c := details[i]; {
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, "%%%02X", c)
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			fallthrough
-		default:
-			b.WriteByte(c)
+// failed answers, and counts, a request that found no answer upstream.
+func (s *Server) failed(err error) answer.Answer {
+	a := answer.Failure(err)
+	s.failures.WithLabelValues(a.Kind).Inc()
+	return a
+}
+
+// unjudged answers a request that the gate could not judge: the client has left, the proxy
+// is being stopped, or this machine is short of something.
+func (s *Server) unjudged(err error) answer.Answer {
+	if shortage.Is(err) {
+		return s.failed(err)
+	}
+	return answer.Answer{Status: http.StatusServiceUnavailable, Kind: answer.InternalError, Details: err.Error()}
+}
+
+// loop answers a request that has passed this proxy before.
+func (s *Server) loop() answer.Answer {
+	return answer.Answer{
+		Status:  http.StatusBadGateway,
+		Kind:    "proxy_loop_detected",
+		Details: "this request has passed " + s.opts.Name + " before",
+		Advice:  "Proxies that are chained need names of their own.",
+	}
+}
+
+// refuse answers a request that the gate does not admit. It returns an error if this proxy
+// does not go to the origin at all, which is no fault of the origin's.
+func (s *Server) refuse(r *http.Request, p *gate.Admission) (answer.Answer, error) {
+	if p.Late() != nil {
+		return answer.TooLate(p), nil
+	}
+	if p.Reason == gate.Unreachable {
+		if err := s.transport.CheckOrigin(r.Context(), p.Target.Origin); err != nil {
+			return s.failed(err), err
 		}
 	}
-	b.WriteByte('"')
-	return b.String()
+	return answer.Refusal(&p.Verdict, time.Now()), nil
+}
+
+// newFailures makes the counter of failures upstream, with all error types from the start.
+func newFailures(metrics prometheus.Registerer) *prometheus.CounterVec {
+	failures := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+		Name: "robotsproxy_upstream_errors_total",
+		Help: "Requests to which an origin gave no response or only a part, by the error type of RFC 9209.",
+	}, []string{"error"})
+	for _, kind := range upstream.FailureKinds {
+		failures.WithLabelValues(kind)
+	}
+	return failures
 }

@@ -14,6 +14,7 @@ import (
 
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
@@ -68,7 +69,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	_, port, portErr := net.SplitHostPort(r.RequestURI)
 	origin, err := robots.ParseOrigin("https://" + r.RequestURI)
 	if err != nil || portErr != nil || port == "" { // RFC 9110 9.3.6: there is no default port
-		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT wants host:port"))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
 	t := &tunnel{origin: origin}
@@ -87,7 +88,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		s.answer(w, r, badRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
 		return false
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
@@ -226,10 +227,10 @@ func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	t := r.Context().Value(tunnelKey{}).(*tunnel)
 	switch {
 	case r.Method == http.MethodConnect:
-		s.answer(w, r, badRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
 		return
 	case !httpguts.ValidHeaderFieldName(r.Method): // HTTP/2 lets any text be one
-		s.answer(w, r, badRequest(http.StatusBadRequest, "the method is no token"))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "the method is no token"))
 		return
 	case r.RequestURI == "*":
 		s.asterisk(w, r)
@@ -238,9 +239,9 @@ func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	target, named, err := t.target(r)
 	switch {
 	case err != nil:
-		s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 	case named != t.origin:
-		s.answer(w, r, badRequest(http.StatusMisdirectedRequest, "the request is for "+named.String()+", the tunnel leads to "+t.origin.String()))
+		s.answer(w, r, answer.BadRequest(http.StatusMisdirectedRequest, "the request is for "+named.String()+", the tunnel leads to "+t.origin.String()))
 	default:
 		s.forward(w, r, target)
 	}

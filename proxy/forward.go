@@ -10,8 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
-	"time"
 
+	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
@@ -61,7 +61,7 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 		s.panicked(cause)
 		if x.client.status == 0 {
 			clear(x.client.Header())
-			s.answer(&x.client, r, answer{status: http.StatusInternalServerError, kind: "proxy_internal_error", details: "the proxy failed on this request"})
+			s.answer(&x.client, r, answer.Answer{Status: http.StatusInternalServerError, Kind: answer.InternalError, Details: "the proxy failed on this request"})
 			cause = nil
 		}
 	}
@@ -179,7 +179,7 @@ func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 		panic(http.ErrAbortHandler)
 	}
 	if !admission.Admits() {
-		var a answer
+		var a answer.Answer
 		a, x.failed = s.refuse(r, admission)
 		return s.response(r, a)
 	}
@@ -192,30 +192,6 @@ func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 		s.via.addTo(r.Header, r.ProtoMajor, r.ProtoMinor)
 	}
 	return nil
-}
-
-// loop answers a request that has been here before.
-func (s *Server) loop() answer {
-	return answer{
-		status:  http.StatusBadGateway,
-		kind:    "proxy_loop_detected",
-		details: "this request has passed " + s.opts.Name + " before",
-		advice:  "Proxies that are chained need names of their own.",
-	}
-}
-
-// refuse answers what the gate does not let through. An error says that the origin
-// is one that this proxy does not go to, which is no fault of the origin's.
-func (s *Server) refuse(r *http.Request, p *gate.Admission) (answer, error) {
-	if p.Late() != nil {
-		return tooMany(p), nil
-	}
-	if p.Reason == gate.Unreachable {
-		if err := s.transport.CheckOrigin(r.Context(), p.Target.Origin); err != nil {
-			return s.failed(err), err
-		}
-	}
-	return refusal(&p.Verdict, time.Now()), nil
 }
 
 // ask asks the origin and makes its response ready for the client.
@@ -243,14 +219,14 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		panic(http.ErrAbortHandler) // the client has left
 	case err != nil && x.upload.malformed() != nil:
 		x.failed = err
-		return s.response(r, badRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error()))
+		return s.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error()))
 	case err != nil:
 		x.failed = err
 		return s.response(r, s.failed(err))
 	case resp.StatusCode < 100, resp.StatusCode > 999, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
 		s.failures.WithLabelValues("http_protocol_error").Inc()
-		return s.response(r, answer{status: http.StatusBadGateway, kind: "http_protocol_error", details: "the origin answers with the status " + resp.Status})
+		return s.response(r, answer.Answer{Status: http.StatusBadGateway, Kind: "http_protocol_error", Details: "the origin answers with the status " + resp.Status})
 	}
 	x.upstream = resp.Body
 	x.admission.HonorRetryAfter(resp.StatusCode, resp.Header)

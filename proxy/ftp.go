@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 )
@@ -12,8 +13,8 @@ import (
 // could be asked is answered here.
 func (s *Server) serveFTP(w http.ResponseWriter, r *http.Request, target robots.Target) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		a := badRequest(http.StatusMethodNotAllowed, "of an FTP server only GET and HEAD can be asked")
-		a.header = http.Header{"Allow": {"GET, HEAD"}}
+		a := answer.BadRequest(http.StatusMethodNotAllowed, "of an FTP server only GET and HEAD can be asked")
+		a.Header = http.Header{"Allow": {"GET, HEAD"}}
 		s.answer(w, r, a)
 		return
 	}
@@ -21,7 +22,7 @@ func (s *Server) serveFTP(w http.ResponseWriter, r *http.Request, target robots.
 		target.Path = target.Path[:end]
 	}
 	if err := upstream.CheckFTPPath(target.Path); err != nil {
-		s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 		return
 	}
 	s.forward(w, r, target)

@@ -10,6 +10,7 @@ import (
 
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/answer"
 	"robotsproxy/robots"
 )
 
@@ -23,8 +24,8 @@ func (s *Server) newHome() http.Handler {
 		w.Write(s.ca.PEM())
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a := badRequest(http.StatusNotFound, "the proxy "+s.opts.Name+" itself has no such page")
-		a.advice = "To use it as a proxy, name it in the client's http_proxy and https_proxy. What it is, and how: GET /"
+		a := answer.BadRequest(http.StatusNotFound, "the proxy "+s.opts.Name+" itself has no such page")
+		a.Advice = "To use it as a proxy, name it in the client's http_proxy and https_proxy. What it is, and how: GET /"
 		s.answer(w, r, a)
 	})
 	return mux
@@ -39,8 +40,8 @@ func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
 	}{s.opts.Name, address, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), setups(address)}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Content-Security-Policy", pageCSP)
-	if formatFor(r.Header) == asHTML {
+	w.Header().Set("Content-Security-Policy", answer.CSP)
+	if answer.PrefersHTML(r.Header) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		homeHTML.Execute(w, view) // the client has left if this fails
 		return

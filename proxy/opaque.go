@@ -90,14 +90,14 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	if !admission.Admits() {
 		a, err := s.refuse(r, admission)
 		s.answer(w, r, a)
-		admission.Done(a.status, 0, err)
+		admission.Done(a.Status, 0, err)
 		return true
 	}
 	up, err := s.transport.Dial(r.Context(), origin)
 	if err != nil {
 		a := s.failed(err)
 		s.answer(w, r, a)
-		admission.Done(a.status, 0, err)
+		admission.Done(a.Status, 0, err)
 		return true
 	}
 	if !s.openTunnel(w, r, t) {

@@ -2,79 +2,13 @@ package proxy
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
-	"robotsproxy/proxy/users"
 )
-
-// Clients says who may use the proxy. In a configuration it is the section
-// "clients". The zero value admits nobody.
-type Clients struct {
-	// Allow holds the source addresses that are served; others get 403.
-	Allow []netip.Prefix `yaml:"allow"`
-	// Htpasswd is a file of users with bcrypt hashes of their passwords. With it,
-	// every client must send Proxy-Authorization; without, a user's name is taken
-	// on trust.
-	Htpasswd string `yaml:"htpasswd,path"`
-	// Connections says why the client of a connection, at the first address, is not
-	// served besides; nil if it is. A nil function refuses none. It is asked once a
-	// connection, by many goroutines.
-	Connections func(client, proxy netip.AddrPort) error `yaml:"-"`
-}
-
-// DefaultClients admits the machine's own loopback addresses alone.
-func DefaultClients() Clients {
-	return Clients{Allow: []netip.Prefix{
-		netip.MustParsePrefix("127.0.0.0/8"),
-		netip.MustParsePrefix("::1/128"),
-	}}
-}
-
-// Validate reports what is wrong with c as a [keyerr.Error].
-func (c Clients) Validate() error {
-	if _, err := users.Read(c.Htpasswd); err != nil {
-		return keyerr.Wrap("htpasswd", err)
-	}
-	return nil
-}
-
-// Warning says what is amiss in listening on an address for these clients; "" if
-// nothing is.
-func (c Clients) Warning(listening net.Addr) string {
-	tcp, ok := listening.(*net.TCPAddr)
-	if !ok || tcp.IP.IsLoopback() {
-		return ""
-	}
-	local, everyone := true, false
-	for _, p := range c.Allow {
-		local = local && p.Addr().IsLoopback()
-		everyone = everyone || p.Bits() == 0
-	}
-	switch {
-	case local:
-		return "the proxy listens beyond this machine, but other machines get 403: admit them by their addresses in clients.allow"
-	case everyone && c.Htpasswd == "":
-		return "this is an open proxy: everyone who can reach it may use it; name the networks that may in clients.allow, or a file of users in clients.htpasswd"
-	}
-	return ""
-}
-
-// admits reports whether a client at addr may use the proxy.
-func (c Clients) admits(addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	for _, p := range c.Allow {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
 
 // Tunnels says which tunnels are read. In a configuration it is a part of the
 // section "https".

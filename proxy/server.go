@@ -7,11 +7,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +20,9 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/internal/slots"
+	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/upstream"
-	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
@@ -34,13 +32,6 @@ type Options struct {
 	Name   string
 	Via    upstream.Via
 	Limits Limits
-}
-
-// access is what [Server.SetAccess] has set. It is replaced as a whole.
-type access struct {
-	clients Clients
-	users   *users.Users // nil: any user, on trust
-	tunnels Tunnels
 }
 
 // Server is the proxy. Make one with [New].
@@ -113,17 +104,6 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.inner.ConnState = s.watchTunnel
 	s.access.Store(&access{})
 	return s
-}
-
-// SetAccess sets, from the next request on, who may use the proxy and which tunnels are
-// read. It returns an error, and changes nothing, if the file of users cannot be read.
-func (s *Server) SetAccess(clients Clients, tunnels Tunnels) error {
-	known, err := users.Read(clients.Htpasswd)
-	if err != nil {
-		return fmt.Errorf("clients.htpasswd: %w", err)
-	}
-	s.access.Store(&access{clients, known, tunnels})
-	return nil
 }
 
 // newHTTPServer leaves ReadTimeout and WriteTimeout unset: they would end long
@@ -259,26 +239,26 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 	client, access := clientOf(r), s.access.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
 	case !access.clients.admits(client):
-		s.answer(w, r, answer{
-			status:  http.StatusForbidden,
-			kind:    "http_request_denied",
-			details: client.String() + " may not use this proxy",
-			advice:  "Its operator admits clients by their address in clients.allow.",
+		s.answer(w, r, answer.Answer{
+			Status:  http.StatusForbidden,
+			Kind:    "http_request_denied",
+			Details: client.String() + " may not use this proxy",
+			Advice:  "Its operator admits clients by their address in clients.allow.",
 		})
 	case access.clients.Connections != nil && refused(r.Context()) != nil:
-		s.answer(w, r, answer{
-			status:  http.StatusForbidden,
-			kind:    "http_request_denied",
-			details: refused(r.Context()).Error(),
-			advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
+		s.answer(w, r, answer.Answer{
+			Status:  http.StatusForbidden,
+			Kind:    "http_request_denied",
+			Details: refused(r.Context()).Error(),
+			Advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
 		})
 	case proxied && !access.users.Know(r.Context(), client, r.Header):
-		s.answer(w, r, answer{
-			status:  http.StatusProxyAuthRequired,
-			kind:    "http_request_denied",
-			details: "this proxy wants a user and a password that it knows",
-			advice:  "Name it as http://USER:PASSWORD@" + localAddress(r) + " in the client.",
-			header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
+		s.answer(w, r, answer.Answer{
+			Status:  http.StatusProxyAuthRequired,
+			Kind:    "http_request_denied",
+			Details: "this proxy wants a user and a password that it knows",
+			Advice:  "Name it as http://USER:PASSWORD@" + localAddress(r) + " in the client.",
+			Header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
 		})
 	case r.Method == http.MethodConnect:
 		s.connect(w, r)
@@ -288,7 +268,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		target, err := robots.ParseTarget(r.RequestURI)
 		switch {
 		case err != nil:
-			s.answer(w, r, badRequest(http.StatusBadRequest, err.Error()))
+			s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 		case target.Origin.Scheme == "ftp":
 			s.serveFTP(w, r, target)
 		default:
@@ -303,15 +283,9 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 // origin (RFC 9110 9.3.7). No other method has that target.
 func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodOptions {
-		s.answer(w, r, badRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
 		return
 	}
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
-}
-
-// clientOf is the address that a request comes from.
-func clientOf(r *http.Request) netip.Addr {
-	ap, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return ap.Addr().Unmap()
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"robotsproxy/proxy/answer"
 )
 
 // flow is what moves both ways in an exchange, a tunnel or a WebSocket.
@@ -195,17 +197,17 @@ func (x *exchange) breakOff(how stall) {
 var pastDeadline = time.Unix(1, 0)
 
 // stalled answers a request that stood still while the origin was being asked.
-func (s *Server) stalled(how stall, limit time.Duration) answer {
+func (s *Server) stalled(how stall, limit time.Duration) answer.Answer {
 	if how == upHeld {
 		kind := "connection_write_timeout"
 		s.failures.WithLabelValues(kind).Inc()
-		return answer{
-			status:  http.StatusGatewayTimeout,
-			kind:    kind,
-			details: fmt.Sprintf("the origin took nothing of the request's body for %v", limit),
+		return answer.Answer{
+			Status:  http.StatusGatewayTimeout,
+			Kind:    kind,
+			Details: fmt.Sprintf("the origin took nothing of the request's body for %v", limit),
 		}
 	}
-	return badRequest(http.StatusRequestTimeout, fmt.Sprintf("nothing of the request's body came for %v", limit))
+	return answer.BadRequest(http.StatusRequestTimeout, fmt.Sprintf("nothing of the request's body came for %v", limit))
 }
 
 // tunnelEnds are the two connections of a tunnel that is not read.

@@ -1,4 +1,4 @@
-package proxy
+package answer
 
 import (
 	"bytes"
@@ -33,16 +33,16 @@ type problem struct {
 }
 
 // render writes an answer.
-func (a *answer) render(name string, f format) (contentType string, body []byte) {
-	title := http.StatusText(a.status)
+func (a *Answer) render(name string, f format) (contentType string, body []byte) {
+	title := http.StatusText(a.Status)
 	if f == asProblem {
-		body, _ = printable.Marshal(problem{"about:blank", title, a.status, a.details, a.verdict})
+		body, _ = printable.Marshal(problem{"about:blank", title, a.Status, a.Details, a.Verdict})
 		return "application/problem+json", body
 	}
 	var b bytes.Buffer
-	v := view{name, a.status, title, printable.Line(a.details), a.facts(), a.advice}
+	v := view{name, a.Status, title, printable.Line(a.Details), a.facts(), a.Advice}
 	if f == asHTML {
-		answerPage.Execute(&b, v)
+		page.Execute(&b, v)
 		return "text/html; charset=utf-8", b.Bytes()
 	}
 	fmt.Fprintf(&b, "%d %s: %s\n", v.Status, v.Title, v.Details)
@@ -58,8 +58,8 @@ func (a *answer) render(name string, f format) (contentType string, body []byte)
 	return "text/plain; charset=utf-8", b.Bytes()
 }
 
-func (a *answer) facts() []fact {
-	v := a.verdict
+func (a *Answer) facts() []fact {
+	v := a.Verdict
 	if v == nil {
 		return nil
 	}
@@ -77,6 +77,6 @@ func (a *answer) facts() []fact {
 }
 
 //go:embed answer.html
-var answerHTML string
+var pageHTML string
 
-var answerPage = template.Must(template.New("answer").Parse(answerHTML))
+var page = template.Must(template.New("answer").Parse(pageHTML))

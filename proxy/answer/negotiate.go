@@ -1,4 +1,4 @@
-package proxy
+package answer
 
 import (
 	"mime"
@@ -16,8 +16,8 @@ const (
 	asProblem
 )
 
-// offers are the media types by which a client asks for a format. Of several as
-// welcome the first counts.
+// offers are the media types by which a client asks for a format. Of those that it accepts
+// equally, the first counts.
 var offers = []struct {
 	mediaType string
 	format    format
@@ -27,6 +27,9 @@ var offers = []struct {
 	{"application/problem+json", asProblem},
 	{"application/json", asProblem},
 }
+
+// PrefersHTML reports whether a request with the header h accepts HTML best.
+func PrefersHTML(h http.Header) bool { return formatFor(h) == asHTML }
 
 // formatFor is the format that a request accepts best (RFC 9110 12.5.1). One that
 // accepts none of them gets text all the same.

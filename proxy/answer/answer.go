@@ -1,0 +1,126 @@
+// Package answer holds the proxy's own responses: refusals, and what it says of requests
+// and origins that fail. Each is written as text, as a page or as problem+json (RFC 9457),
+// whichever the client accepts best, and carries Proxy-Status (RFC 9209).
+package answer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"robotsproxy/proxy/gate"
+)
+
+// Answer is a response of the proxy's own. Its Proxy-Status tells a client that it is not
+// an origin's.
+type Answer struct {
+	Status  int
+	Kind    string        // error type of RFC 9209 2.3
+	Details string        // what happened, in one line
+	Advice  string        // what to do about it; may be empty
+	Verdict *gate.Verdict // whose facts it shows; nil if the gate has not judged
+	Header  http.Header   // more fields; Response adds to them
+}
+
+// maxDetails bounds, in octets, the details in a header, and the part of them that an
+// origin's error may fill.
+const maxDetails = 1024
+
+// BadRequest answers a request that is at fault itself.
+func BadRequest(status int, details string) Answer {
+	return Answer{Status: status, Kind: "http_request_error", Details: details}
+}
+
+// Refusal answers a request that a verdict refuses. now is for Retry-After.
+func Refusal(v *gate.Verdict, now time.Time) Answer {
+	a := Answer{
+		Status:  http.StatusForbidden,
+		Kind:    "http_request_denied",
+		Details: v.Why(),
+		Verdict: v,
+		Header:  http.Header{},
+	}
+	if v.Reason != gate.Overridden {
+		a.Details = "robots.txt: " + a.Details
+	}
+	if v.Reason == gate.Unreachable && !v.NextTry.IsZero() {
+		seconds := math.Ceil(v.NextTry.Sub(now).Seconds())
+		a.Header.Set("Retry-After", strconv.Itoa(int(max(seconds, 1))))
+	}
+	return a
+}
+
+// TooLate answers a request whose turn at its origin would come too late.
+func TooLate(p *gate.Admission) Answer {
+	late := p.Late()
+	seconds := int(math.Ceil(late.Wait.Seconds()))
+	return Answer{
+		Status:  http.StatusTooManyRequests,
+		Kind:    "http_request_denied",
+		Details: "pace at " + p.Origin + ": " + late.Error(),
+		Advice:  late.Advice(),
+		Verdict: &p.Verdict,
+		Header:  http.Header{"Retry-After": {strconv.Itoa(max(seconds, 1))}},
+	}
+}
+
+// Response is a's response to r from the proxy of that name, in the format that r accepts
+// best.
+func (a Answer) Response(r *http.Request, name string) *http.Response {
+	contentType, body := a.render(name, formatFor(r.Header))
+	h := a.Header
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("Proxy-Status", proxyStatus(name, a.Kind, a.Details))
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Security-Policy", CSP)
+	h.Set("X-Content-Type-Options", "nosniff")
+	return &http.Response{
+		StatusCode:    a.Status,
+		Status:        strconv.Itoa(a.Status) + " " + http.StatusText(a.Status),
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        h,
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
+		Request:       r,
+	}
+}
+
+// CSP is the Content-Security-Policy of the proxy's own pages: they load and run nothing.
+const CSP = "default-src 'none'; style-src 'unsafe-inline'"
+
+// proxyStatus is a Proxy-Status field of one member (RFC 9209 2). A name is a
+// token of RFC 8941; details are its String (3.3.3), which holds printable
+// ASCII alone: other octets are percent-encoded. Long details are cut, as some
+// clients take no long headers; an answer's body has them whole.
+func proxyStatus(name, kind, details string) string {
+	details = details[:min(len(details), maxDetails)]
+	var b strings.Builder
+	b.WriteString(name)
+	b.WriteString("; error=")
+	b.WriteString(kind)
+	b.WriteString(`; details="`)
+	for i := range len(details) {
+		switch c := details[i]; {
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, "%%%02X", c)
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			fallthrough
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
