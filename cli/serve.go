@@ -153,7 +153,7 @@ func (s *service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 	s.admin, err = openAdmin(cfg, s.engine.log, admin.Setup{
 		Proxy:   s.listener.Addr(),
 		Gate:    s.gate,
-		Known:   s.engine.keeper,
+		Origins: s.engine.keeper,
 		CA:      ca.PEM(),
 		Metrics: s.engine.metrics,
 		Ready:   s.ready.Load,

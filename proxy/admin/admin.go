@@ -1,5 +1,9 @@
-// Package admin serves what operators look at: health, metrics, the CA
-// certificate, the JSON API and the dashboard.
+// Package admin serves what operators look at: health, metrics, the CA certificate, the JSON
+// API and the dashboard.
+//
+// [New] makes its one handler. All of the API and the dashboard is behind guard, which asks for
+// the token. The dashboard is a page without a framework, which knows only what the API tells
+// it. What the gate decides is kept in the ledger, whose memory is bounded.
 package admin
 
 import (
@@ -19,36 +23,36 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Setup is what a handler works with.
+// Setup is what New makes a handler of.
 type Setup struct {
-	// Listen is the address that the server listens on, as configured: its
-	// host is a name to which the API answers.
+	// Listen is the address that the server listens on, as configured. The API answers to
+	// the name of its host.
 	Listen string
-	// Token is what the API asks for. Without one it answers under names of this
-	// server alone.
+	// Token is what the API and the dashboard ask for. Without one they answer only to names
+	// of this server.
 	Token   Token
 	Proxy   net.Addr // where the proxy listens
 	Gate    *gate.Gate
-	Known   Known
+	Origins Origins
 	CA      []byte // the CA certificate in PEM
 	Metrics prometheus.Gatherer
-	// Ready reports whether the proxy serves: not while it starts or drains.
+	// Ready reports whether the proxy serves; it does not while it starts or drains.
 	Ready func() bool
-	// Reload reads the configuration again. Its error says why it is refused; then
-	// the old one stays.
+	// Reload reads the configuration again. An error says why it was refused; the old one
+	// then stays.
 	Reload func() error
 }
 
-// Known is what is known of origins. It never asks them.
-type Known interface {
-	// Peek returns an origin's policy, nil if it is not known.
+// Origins holds what is known of origins. It never fetches anything from them.
+type Origins interface {
+	// Peek returns an origin's policy; nil if it is not known.
 	Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error)
-	// Policies returns up to limit policies, those after the origin given, in
-	// the order of origins.
+	// Policies returns up to limit policies in the order of origins: those that follow the
+	// origin after, and have part in their origin.
 	Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error)
 	// History returns what an origin has answered over time.
 	History(ctx context.Context, origin robots.Origin) (policy.History, error)
-	// Forget drops what is known of an origin but for its history.
+	// Forget drops all that is known of an origin but its history.
 	Forget(ctx context.Context, origin robots.Origin) error
 }
 
@@ -65,8 +69,8 @@ type Admin struct {
 	closed  chan struct{}
 }
 
-// New makes the admin server's handler, which watches the gate from now on. The
-// caller closes it.
+// New makes the admin server's handler, which watches the gate from now on. Callers must
+// close it.
 func New(s Setup) *Admin {
 	a := &Admin{Setup: s, ledger: newLedger(), began: time.Now(), now: time.Now, closed: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -93,7 +97,7 @@ func New(s Setup) *Admin {
 	return a
 }
 
-// Close ends the watching, the gate's and that of all who get live decisions.
+// Close stops watching the gate, and ends all streams of live decisions.
 func (a *Admin) Close() {
 	a.close.Do(func() {
 		a.unwatch()
@@ -107,8 +111,8 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Write([]byte(text))
 }
 
-// isOwnName reports whether a request under this name may be meant for this server: by
-// an IP address, as localhost, or as it is configured.
+// isOwnName reports whether a request for this host may be meant for this server: an IP
+// address, localhost, or the host that it is configured to listen on.
 func (a *Admin) isOwnName(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

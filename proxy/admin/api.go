@@ -16,7 +16,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// routes are all that the API takes; openapi.json describes them.
+// routes are all routes of the API; openapi.json describes them.
 func (a *Admin) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /api/v1/verdict":          a.verdict,
@@ -39,7 +39,7 @@ func (a *Admin) api() http.Handler {
 	for route, handler := range a.routes() {
 		mux.HandleFunc(route, handler)
 	}
-	// A page of another site may have its visitor's browser send a DELETE.
+	// A page of another site could have its visitor's browser send a DELETE.
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusForbidden, "a page of another origin may change nothing here")
@@ -47,8 +47,8 @@ func (a *Admin) api() http.Handler {
 	return foreign.Handler(problems(mux))
 }
 
-// problems answers what mux has no handler for: by its own statuses, but with a
-// problem for a body.
+// problems answers what mux has no handler for with the same statuses as mux, but with a
+// problem as the body.
 func problems(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
@@ -66,7 +66,7 @@ func problems(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// muteWriter keeps the status alone of an answer.
+// muteWriter keeps only the status of an answer.
 type muteWriter struct {
 	header http.Header
 	status int
@@ -76,8 +76,8 @@ func (m *muteWriter) Header() http.Header         { return m.header }
 func (m *muteWriter) WriteHeader(status int)      { m.status = status }
 func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// verdict judges a URL for an identity, the default one if none is named, or for
-// agents in the place of its product tokens.
+// verdict judges a URL for an identity, by default the default one. Agents replace its product
+// tokens.
 func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
 	if err == nil {
@@ -106,14 +106,13 @@ func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 //go:embed openapi.json
 var openAPI []byte
 
-// description is what the API is to programs (OpenAPI 3.1).
+// description describes the API to programs (OpenAPI 3.1).
 func description(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(openAPI)
 }
 
-// agentsOf are the product tokens that a request names, by themselves or by whole
-// User-Agents.
+// agentsOf are the product tokens that a request names, either bare or as whole User-Agents.
 func agentsOf(r *http.Request) []string {
 	var tokens []string
 	for _, agent := range r.URL.Query()["agent"] {
@@ -124,7 +123,7 @@ func agentsOf(r *http.Request) []string {
 	return tokens
 }
 
-// policy shows one origin's policy with its robots.txt.
+// policy shows the policy of one origin, with its robots.txt.
 func (a *Admin) policy(w http.ResponseWriter, r *http.Request) {
 	if p := a.known(w, r); p != nil {
 		view := a.viewOf(p)
@@ -136,26 +135,26 @@ func (a *Admin) policy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forget drops one origin's policy.
+// forget drops the policy of one origin.
 func (a *Admin) forget(w http.ResponseWriter, r *http.Request) {
 	p := a.known(w, r)
 	if p == nil {
 		return
 	}
-	if err := a.Known.Forget(r.Context(), p.Origin); err != nil {
+	if err := a.Origins.Forget(r.Context(), p.Origin); err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// history shows what one origin has answered over time.
+// history shows what one origin answered over time.
 func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 	origin, ok := originOf(w, r)
 	if !ok {
 		return
 	}
-	history, err := a.Known.History(r.Context(), origin)
+	history, err := a.Origins.History(r.Context(), origin)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
@@ -164,19 +163,19 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 		if a.known(w, r) == nil {
 			return
 		}
-		history.Versions = []policy.Version{} // it has been unreachable from the first
+		history.Versions = []policy.Version{} // it never was reachable
 	}
 	writeJSON(w, http.StatusOK, "application/json", history)
 }
 
-// known is the policy of the origin that a request names; nil if there is none,
-// which has been answered then.
+// known is the policy of the origin that a request names. If there is none, it answers the
+// request and returns nil.
 func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 	origin, ok := originOf(w, r)
 	if !ok {
 		return nil
 	}
-	p, err := a.Known.Peek(r.Context(), origin)
+	p, err := a.Origins.Peek(r.Context(), origin)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return nil
@@ -187,7 +186,8 @@ func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 	return p
 }
 
-// originOf is the origin that a request names. It answers one that names none.
+// originOf is the origin that a request names. If it names none, originOf answers the request
+// and reports false.
 func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
 	origin, err := robots.ParseOrigin(strings.TrimSuffix(r.URL.Query().Get("origin"), "/"))
 	if err != nil {
@@ -206,35 +206,35 @@ func (a *Admin) reload(w http.ResponseWriter, _ *http.Request) {
 }
 
 const (
-	defaultPage = 100
-	maxPage     = 1000
+	defaultLimit = 100
+	maxPolicies  = 1000 // on a page
 )
 
-// limitOf is how many things a request wants to see at most. It answers one that
-// makes no sense.
-func limitOf(w http.ResponseWriter, r *http.Request, most int) (limit int, ok bool) {
+// limitOf is how many items a request wants at most. If that makes no sense, it answers the
+// request and reports false.
+func limitOf(w http.ResponseWriter, r *http.Request, maxLimit int) (limit int, ok bool) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
-		return defaultPage, true
+		return defaultLimit, true
 	}
 	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 1 || limit > most {
-		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is no number from 1 to %d", text, most))
+	if err != nil || limit < 1 || limit > maxLimit {
+		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is no number from 1 to %d", text, maxLimit))
 		return 0, false
 	}
 	return limit, true
 }
 
-// policies lists the known origins by page, those with q in them. A page's next is
-// the after of the one that follows.
+// policies lists the known origins that have q in them, page by page. The "next" of a page is
+// the "after" of the one that follows.
 func (a *Admin) policies(w http.ResponseWriter, r *http.Request) {
-	limit, ok := limitOf(w, r, maxPage)
+	limit, ok := limitOf(w, r, maxPolicies)
 	if !ok {
 		return
 	}
 	query := r.URL.Query()
 	// One more than is shown tells whether a page follows.
-	found, err := a.Known.Policies(r.Context(), query.Get("after"), strings.ToLower(query.Get("q")), limit+1)
+	found, err := a.Origins.Policies(r.Context(), query.Get("after"), strings.ToLower(query.Get("q")), limit+1)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
@@ -269,7 +269,7 @@ type policyView struct {
 	Sitemaps         []string       `json:"sitemaps,omitempty"`
 }
 
-// viewOf leaves out what is in the text: a page of texts may be half a gigabyte.
+// viewOf is p without its text: a page of texts may take half a gigabyte.
 func (a *Admin) viewOf(p *policy.Policy) policyView {
 	return policyView{
 		Origin:           p.Origin.String(),
@@ -285,7 +285,7 @@ func (a *Admin) viewOf(p *policy.Policy) policyView {
 	}
 }
 
-// state says in a word how a policy stands.
+// state says in a word how current a policy is.
 type state string
 
 const (
@@ -323,5 +323,5 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	text, _ := printable.Marshal(body)
-	w.Write(text) // the client has left if this fails
+	w.Write(text) // fails only if the client has left
 }

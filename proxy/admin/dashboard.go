@@ -15,22 +15,19 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// dashboardFiles are the page that people look at. It needs nothing but them and the
-// API.
+// dashboardFiles are the dashboard. It needs nothing but them and the API.
 //
 //go:embed dashboard
 var dashboardFiles embed.FS
 
 var dashboardPage = template.Must(template.ParseFS(dashboardFiles, "dashboard/index.html"))
 
-// dashboardCSP has a browser refuse whatever is not one of the page's own files:
-// what sites and clients wrote is shown there. The last two forbid scripts to turn
-// text into markup at all.
+// dashboardCSP has browsers refuse all but the dashboard's own files, since it shows what sites
+// and clients wrote. The last two directives forbid scripts to turn text into markup.
 const dashboardCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// fileTypes are named here since the system's table may say anything, and nothing is
-// sniffed.
+// fileTypes replaces the system's table, which may say anything. Nothing is sniffed.
 var fileTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -52,7 +49,7 @@ func (s Setup) page(w http.ResponseWriter, r *http.Request) {
 	serveFile(w, r, "index.html", page.Bytes())
 }
 
-// pageFile serves the page's other files, below /dashboard/.
+// pageFile serves the files of the page, below /dashboard/.
 func (s Setup) pageFile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	content, err := dashboardFiles.ReadFile("dashboard/" + name)
@@ -63,8 +60,8 @@ func (s Setup) pageFile(w http.ResponseWriter, r *http.Request) {
 	serveFile(w, r, name, content)
 }
 
-// serveFile answers with a file of the page. A browser asks each time whether it is
-// still the same, so that another version of the program is never mixed with this one.
+// serveFile answers with a file of the page. Browsers ask each time whether it is still the
+// same, so that files of two versions of the program are never mixed.
 func serveFile(w http.ResponseWriter, r *http.Request, name string, content []byte) {
 	h := w.Header()
 	h.Set("Content-Type", fileTypes[path.Ext(name)])
@@ -76,8 +73,8 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, content []by
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// proxyFor is the proxy's address as who sent a request may name it: where the proxy
-// listens on every address, it is the host under which this server was asked.
+// proxyFor is the proxy's address as the sender of a request reaches it. If the proxy listens
+// on every address, that is at the host of the request.
 func (s Setup) proxyFor(r *http.Request) string {
 	host, port, err := net.SplitHostPort(s.Proxy.String())
 	if err != nil || !net.ParseIP(host).IsUnspecified() {

@@ -16,7 +16,8 @@ type filter struct {
 	host     string // a part of host:port
 }
 
-// filterOf is the filter that a request names. It answers one that makes no sense.
+// filterOf is the filter that a request names. If that makes no sense, it answers the request
+// and reports false.
 func filterOf(w http.ResponseWriter, r *http.Request) (filter, bool) {
 	query := r.URL.Query()
 	f := filter{query.Get("identity"), gate.Judgment(query.Get("verdict")), strings.ToLower(query.Get("host"))}
@@ -35,9 +36,9 @@ func (f *filter) holds(d *gate.Decision) bool {
 		strings.Contains(host, f.host)
 }
 
-// decisions shows the last decisions, the newest first.
+// decisions shows the last decisions that a filter lets through, the newest first.
 func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
-	limit, ok := limitOf(w, r, kept)
+	limit, ok := limitOf(w, r, ledgerSize)
 	if !ok {
 		return
 	}
@@ -46,8 +47,8 @@ func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	newest := a.ledger.newest()
-	buf := make([]gate.Decision, kept)
-	n, _ := a.ledger.after(newest-min(newest, kept), buf)
+	buf := make([]gate.Decision, ledgerSize)
+	n, _ := a.ledger.after(newest-min(newest, ledgerSize), buf)
 	found := slices.DeleteFunc(buf[:n], func(d gate.Decision) bool { return !f.holds(&d) })
 	slices.Reverse(found)
 	writeJSON(w, http.StatusOK, "application/json", struct {
@@ -65,7 +66,7 @@ func (a *Admin) activity(w http.ResponseWriter, _ *http.Request) {
 		Waited  uint64    `json:"waited"`
 	}
 	var view struct {
-		Minutes [hour]minuteView `json:"minutes"`
+		Minutes [minutesPerHour]minuteView `json:"minutes"`
 	}
 	for i, m := range a.ledger.lastHour(a.now()) {
 		view.Minutes[i] = minuteView{time.Unix(m.number*60, 0).UTC(), m.allowed, m.refused, m.waited}

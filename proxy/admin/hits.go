@@ -6,17 +6,17 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// counted is how many rules are counted at once.
-const counted = 10_000
+// maxCountedLines bounds the lines that are counted at once.
+const maxCountedLines = 10_000
 
-// A line is one of a robots.txt.
+// A line is a line of one text of a robots.txt.
 type line struct {
 	origin, sha256 string
 	number         int
 }
 
-// hits count how often the lines of robots.txt decided. When there are too many,
-// the one that has not decided anything for the longest time is forgotten.
+// hits counts how often the lines of robots.txt files decided. When there are too many lines,
+// it forgets the one whose last decision is the oldest.
 type hits struct {
 	counts map[line]*list.Element // of *hit
 	order  list.List              // the last hit in front
@@ -40,14 +40,14 @@ func (h *hits) add(d *gate.Decision) {
 		h.order.MoveToFront(e)
 		return
 	}
-	if len(h.counts) >= counted {
+	if len(h.counts) >= maxCountedLines {
 		oldest := h.order.Remove(h.order.Back()).(*hit)
 		delete(h.counts, oldest.line)
 	}
 	h.counts[at] = h.order.PushFront(&hit{at, 1})
 }
 
-// of is how often a line has decided, as far as that is known.
+// of is how often a line has decided, if it is still counted; else 0.
 func (h *hits) of(at line) uint64 {
 	if e := h.counts[at]; e != nil {
 		return e.Value.(*hit).count

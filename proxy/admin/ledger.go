@@ -9,38 +9,37 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// kept is how many decisions are kept to be shown.
-const kept = 1000
+// ledgerSize is how many decisions the ledger holds.
+const ledgerSize = 1000
 
-// A ledger has what the gate has decided of late: the last decisions one by one, and
-// counts of those of the last hour and by rule. It takes as much room as its bounds
-// say, whatever is asked for. Its methods may be called by many at once.
+// A ledger holds what the gate has decided lately: the last decisions one by one, and counts
+// of the last hour's by minute and by rule. Its memory is bounded, whatever clients ask for.
+// Its methods are safe for concurrent use.
 type ledger struct {
 	mu      sync.Mutex
-	last    [kept]gate.Decision // the one with number n, from 1, is at n % kept
-	count   uint64              // the number of the last one
-	minutes [hour]minute
+	last    [ledgerSize]gate.Decision // number n, counted from 1, is at n % ledgerSize
+	count   uint64                    // the number of the last one
+	minutes [minutesPerHour]minute
 	hits    *hits
 }
 
 func newLedger() *ledger { return &ledger{hits: newHits()} }
 
-// enter writes down a decision. It is on every request's way: it copies, counts and
-// is done.
+// enter records a decision. It is on the way of every request, so it only copies and counts.
 func (l *ledger) enter(d gate.Decision) {
-	// Both may be a part of a text that is much longer, and would keep all of it.
-	d.Agent, d.Method = strings.Clone(printable.Cut(d.Agent, longest)), strings.Clone(printable.Cut(d.Method, longest))
-	d.URL, d.Rule, d.Error = printable.Cut(d.URL, longest), printable.Cut(d.Rule, longest), printable.Cut(d.Error, longest)
+	// Both may be parts of much longer texts, all of which they would keep in memory.
+	d.Agent, d.Method = strings.Clone(printable.Cut(d.Agent, maxTextLength)), strings.Clone(printable.Cut(d.Method, maxTextLength))
+	d.URL, d.Rule, d.Error = printable.Cut(d.URL, maxTextLength), printable.Cut(d.Rule, maxTextLength), printable.Cut(d.Error, maxTextLength)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
-	l.last[l.count%kept] = d
-	l.minutes[minuteOf(d.Time)%hour].add(&d)
+	l.last[l.count%ledgerSize] = d
+	l.minutes[minuteOf(d.Time)%minutesPerHour].add(&d)
 	l.hits.add(&d)
 }
 
-// longest is how much of a text is kept. A client may send URLs of 64 KiB.
-const longest = 2048
+// maxTextLength bounds each text in the ledger, in octets. A client may send URLs of 64 KiB.
+const maxTextLength = 2048
 
 // newest is the number of the last decision; 0 if there is none.
 func (l *ledger) newest() uint64 {
@@ -49,25 +48,24 @@ func (l *ledger) newest() uint64 {
 	return l.count
 }
 
-// after copies decisions to buf, the oldest first, from the one that follows number
-// n. It returns how many it has copied, and how many before them are no longer kept.
+// after copies the decisions that follow number n to buf, the oldest first. It returns how
+// many it copied, and how many before them the ledger no longer holds.
 func (l *ledger) after(n uint64, buf []gate.Decision) (copied int, missed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.count > n+kept {
-		missed = l.count - kept - n
+	if l.count > n+ledgerSize {
+		missed = l.count - ledgerSize - n
 		n += missed
 	}
 	for copied < len(buf) && n < l.count {
 		n++
-		buf[copied] = l.last[n%kept]
+		buf[copied] = l.last[n%ledgerSize]
 		copied++
 	}
 	return copied, missed
 }
 
-// hour is an hour in minutes.
-const hour = 60
+const minutesPerHour = 60
 
 // A minute counts the requests that ended in it.
 type minute struct {
@@ -77,9 +75,9 @@ type minute struct {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// long is from when on a request counts as one that has waited: no copy in memory or
-// on disk takes that long to find.
-const long = 100 // milliseconds
+// minWaitMS is the least wait, in milliseconds, of a request that counts as one that waited.
+// Finding a copy in memory or on disk takes less.
+const minWaitMS = 100
 
 func (m *minute) add(d *gate.Decision) {
 	if now := minuteOf(d.Time); m.number != now {
@@ -90,26 +88,26 @@ func (m *minute) add(d *gate.Decision) {
 	} else {
 		m.allowed++
 	}
-	if d.WaitMS >= long {
+	if d.WaitMS >= minWaitMS {
 		m.waited++
 	}
 }
 
 // lastHour are the minutes up to now, the oldest first.
-func (l *ledger) lastHour(now time.Time) [hour]minute {
+func (l *ledger) lastHour(now time.Time) [minutesPerHour]minute {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all [hour]minute
+	var all [minutesPerHour]minute
 	for i := range all {
-		all[i].number = minuteOf(now) - hour + 1 + int64(i)
-		if m := l.minutes[all[i].number%hour]; m.number == all[i].number {
+		all[i].number = minuteOf(now) - minutesPerHour + 1 + int64(i)
+		if m := l.minutes[all[i].number%minutesPerHour]; m.number == all[i].number {
 			all[i] = m
 		}
 	}
 	return all
 }
 
-// hitsOf is how often a line of a robots.txt has decided, as far as that is known.
+// hitsOf is how often a line of a robots.txt has decided, if it is still counted; else 0.
 func (l *ledger) hitsOf(at line) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -59,7 +59,7 @@ func TestAThousandDecisionsAreKept(t *testing.T) {
 	var all, few decisionList
 	a.get(t, "decisions?limit=1000", &all)
 	a.get(t, "decisions?limit=3&host=OLD.example", &few)
-	if n := len(all.Decisions); n != kept || all.Decisions[0].URL != "https://new.example/799" || all.Decisions[n-1].URL != "https://old.example/500" {
+	if n := len(all.Decisions); n != ledgerSize || all.Decisions[0].URL != "https://new.example/799" || all.Decisions[n-1].URL != "https://old.example/500" {
 		t.Errorf("%d decisions, from %v to %v", n, all.Decisions[0], all.Decisions[n-1])
 	}
 	if len(few.Decisions) != 3 || few.Decisions[0].URL != "https://old.example/699" || few.LastID != all.LastID {
@@ -75,12 +75,12 @@ func TestLongTextsAreCut(t *testing.T) {
 	a.get(t, "decisions", &all)
 	d := all.Decisions[0]
 	for _, text := range []string{d.Method, d.Agent, d.URL, d.Rule, d.Error} {
-		if len(text) > longest+len("…") || !strings.HasSuffix(text, "é…") {
+		if len(text) > maxTextLength+len("…") || !strings.HasSuffix(text, "é…") {
 			t.Errorf("%d octets: …%s", len(text), text[len(text)-10:])
 		}
 	}
 
-	// Nor is what they are a part of kept: a request line with long credentials.
+	// Nor is the text kept that they are a part of: a request line with long credentials.
 	line := "GET http://" + long + "@a.example/"
 	a.ledger.enter(gate.Decision{Method: line[:3], URL: "http://a.example/"})
 	if method := a.ledger.last[2].Method; method != "GET" || unsafe.StringData(method) == unsafe.StringData(line) {
@@ -143,14 +143,14 @@ func TestHits(t *testing.T) {
 	if got := h.of(at(1)); got != 2 {
 		t.Errorf("%d hits", got)
 	}
-	for i := range counted {
+	for i := range maxCountedLines {
 		add(i + 2)
 		if i%1000 == 0 {
 			add(1) // it is of use still
 		}
 	}
-	if len(h.counts) != counted || h.order.Len() != counted || h.of(at(1)) < 2 || h.of(at(2)) != 0 {
-		t.Errorf("%d rules are counted, that in use %d times, the oldest %d times", len(h.counts), h.of(at(1)), h.of(at(2)))
+	if len(h.counts) != maxCountedLines || h.order.Len() != maxCountedLines || h.of(at(1)) < 2 || h.of(at(2)) != 0 {
+		t.Errorf("%d rules are maxCountedLines, that in use %d times, the oldest %d times", len(h.counts), h.of(at(1)), h.of(at(2)))
 	}
 }
 
@@ -188,7 +188,7 @@ func (a *Admin) watch(t *testing.T, query string) *watcher {
 
 // events are the lines of a kind that a watcher has got since it was last asked.
 func (w *watcher) events(field string) (values []string) {
-	time.Sleep(often)
+	time.Sleep(streamPoll)
 	synctest.Wait()
 	<-w.reads
 	defer func() { w.reads <- struct{}{} }()
@@ -238,19 +238,19 @@ func TestSlowWatcher(t *testing.T) {
 		a.enter("first.example", 10)
 		time.Sleep(time.Second)
 		synctest.Wait() // it hangs in a write
-		a.enter("second.example", 5*kept)
-		if n := a.ledger.newest(); n != 10+5*kept {
+		a.enter("second.example", 5*ledgerSize)
+		if n := a.ledger.newest(); n != 10+5*ledgerSize {
 			t.Errorf("%d decisions are written down", n)
 		}
 		slow.reads <- struct{}{}
-		time.Sleep(often)
+		time.Sleep(streamPoll)
 		synctest.Wait()
 		<-slow.reads
 		defer func() { slow.reads <- struct{}{} }()
 		text := slow.Body.String()
-		want := fmt.Sprintf("event: dropped\nid: %s\ndata: {\"dropped\":%d}\n", a.eventID(10+4*kept), 4*kept)
-		if strings.Count(text, "data: ") != 10+1+kept || !strings.Contains(text, want) {
-			t.Errorf("%d events, want %d and\n%s", strings.Count(text, "data: "), 10+1+kept, want)
+		want := fmt.Sprintf("event: dropped\nid: %s\ndata: {\"dropped\":%d}\n", a.eventID(10+4*ledgerSize), 4*ledgerSize)
+		if strings.Count(text, "data: ") != 10+1+ledgerSize || !strings.Contains(text, want) {
+			t.Errorf("%d events, want %d and\n%s", strings.Count(text, "data: "), 10+1+ledgerSize, want)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"robotsproxy/robots"
 )
 
-// rules shows an origin's robots.txt line by line: which of them address an agent,
-// and how often each has decided.
+// rules shows an origin's robots.txt line by line, with the lines that address an agent and
+// how often each has decided.
 func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 	p := a.known(w, r)
 	if p == nil {
@@ -49,9 +49,8 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", view)
 }
 
-// identities shows who requests are told apart as, in the order in which they are
-// tried; the default comes last. How they are matched is not shown: it may tell
-// users' names.
+// identities shows the identities in the order in which they are tried; the default comes
+// last. It does not show how they are matched: that may hold users' names.
 func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
 	type identityView struct {
 		Name          string   `json:"name"`

@@ -12,17 +12,21 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// Streams look for what is new in the ledger as often as this, so that nobody who
-// decides has to wait for those who watch.
 const (
-	often     = 100 * time.Millisecond
+	// streamPoll is how often a stream looks for new decisions. It polls the ledger so that
+	// the gate need not wait for watchers.
+	streamPoll = 100 * time.Millisecond
+	// heartbeat is how long a stream is silent at most.
 	heartbeat = 15 * time.Second
-	patience  = 30 * time.Second // for a watcher that takes nothing
+	// watcherTimeout is how long a watcher may take nothing of what it is sent.
+	watcherTimeout = 30 * time.Second
+	// streamBatch is how much text is gathered before it is sent, in octets.
+	streamBatch = 64 << 10
 )
 
-// stream sends decisions as they are made, as server-sent events. A watcher that
-// comes back, or names an event by "after", gets what it has missed and is still
-// kept; one that is too slow is told how many it has missed.
+// stream sends decisions as they are made, as server-sent events. A watcher that comes back,
+// or names an event by "after", gets what it has missed as far as the ledger still holds it.
+// One that is too slow is told how many it has missed.
 func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 	f, ok := filterOf(w, r)
 	if !ok {
@@ -43,7 +47,7 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := &eventStream{Admin: a, filter: f, at: at, to: w}
-	tick := time.NewTicker(often)
+	tick := time.NewTicker(streamPoll)
 	defer tick.Stop()
 	for s.send() == nil {
 		select {
@@ -56,7 +60,7 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// An eventStream is what one watcher gets.
+// An eventStream sends decisions to one watcher.
 type eventStream struct {
 	*Admin
 	filter filter
@@ -68,13 +72,13 @@ type eventStream struct {
 	text  bytes.Buffer
 }
 
-// send writes what is new. An error says that the watcher has left.
+// send writes what is new. An error means that the watcher has left.
 func (s *eventStream) send() error {
 	if s.wrote.IsZero() {
 		s.text.WriteString("retry: 1000\n\n")
 	}
 	for more := true; more; {
-		for more && s.text.Len() < 64<<10 {
+		for more && s.text.Len() < streamBatch {
 			more = s.take()
 		}
 		if s.text.Len() == 0 && time.Since(s.wrote) > heartbeat {
@@ -90,7 +94,7 @@ func (s *eventStream) send() error {
 	return nil
 }
 
-// take turns some of what is new into text, and reports whether there is more.
+// take appends some of what is new to text, and reports whether there is more.
 func (s *eventStream) take() (more bool) {
 	n, missed := s.ledger.after(s.at, s.buf[:])
 	s.at += missed
@@ -110,20 +114,20 @@ func (s *eventStream) take() (more bool) {
 func (s *eventStream) flush() error {
 	s.wrote = time.Now()
 	out := http.NewResponseController(s.to)
-	out.SetWriteDeadline(s.wrote.Add(patience))
+	out.SetWriteDeadline(s.wrote.Add(watcherTimeout))
 	if _, err := s.text.WriteTo(s.to); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-// eventID names a decision by its number and by when this process began to count.
+// eventID names a decision by its number and the time at which this process started counting.
 func (a *Admin) eventID(number uint64) string {
 	return strconv.FormatInt(a.began.UnixMilli(), 36) + "-" + strconv.FormatUint(number, 36)
 }
 
-// numberOf is the number in an event's ID; 0, which is before all that is kept, if
-// another process gave it.
+// numberOf is the number in an event's ID. It is 0, which is before all decisions, if another
+// process gave the ID.
 func (a *Admin) numberOf(id string) uint64 {
 	_, digits, _ := strings.Cut(id, "-")
 	number, err := strconv.ParseUint(digits, 36, 64)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Token is the secret that the API and the dashboard ask for; "" means none. It is
-// not shown where it is printed.
+// Token is the secret that the API and the dashboard ask for; "" means none. Printing one does
+// not show it.
 type Token string
 
-// UnmarshalText takes what a header can carry. Its error doesn't tell the token.
+// UnmarshalText takes what a header can carry. Its error does not show the token.
 func (t *Token) UnmarshalText(text []byte) error {
 	if strings.ContainsFunc(string(text), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errors.New("a space, or a character that no header can carry, is in it; write printable ASCII alone, as openssl rand -hex 32 does")
@@ -29,8 +29,7 @@ func (t Token) String() string {
 	return "(secret)"
 }
 
-// Warning says what is amiss in listening on an address with this token; "" if
-// nothing is.
+// Warning says what is unsafe about listening on an address with this token; "" if nothing is.
 func (t Token) Warning(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
 	if !ok || tcp.IP.IsLoopback() || t != "" {
@@ -39,8 +38,8 @@ func (t Token) Warning(listening net.Addr) string {
 	return "the admin server listens beyond this machine and asks for no token: everyone who can reach it may see every URL that is asked for, forget policies and reload the configuration; set admin_token"
 }
 
-// admits reports whether a request has the token: as a Bearer token (RFC 6750 2.1) or
-// as the password of Basic (RFC 7617), whatever the user.
+// admits reports whether a request has the token: as a Bearer token (RFC 6750 2.1), or as the
+// password of any user (Basic, RFC 7617).
 func (t Token) admits(r *http.Request) bool {
 	_, given, ok := r.BasicAuth()
 	if !ok {
@@ -50,16 +49,16 @@ func (t Token) admits(r *http.Request) bool {
 		}
 		given = strings.TrimLeft(rest, " ")
 	}
-	// Sums are of one length, so that the comparison does not tell that of the token.
+	// Hashes have one length, so the comparison does not leak that of the token.
 	want, got := sha256.Sum256([]byte(t)), sha256.Sum256([]byte(given))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// guard lets through who has the token. Where there is none, it lets through who uses
-// a name of this server: a web page whose name has been made to point here (DNS
-// rebinding) would otherwise read the API by its visitor's browser, which sends a
-// token to such a page as little as to any other. What it lets through no other site may
-// load into its own pages.
+// guard lets requests with the token through. Without a token, it lets requests through that
+// use a name of this server. Otherwise a web page whose name was made to point here (DNS
+// rebinding) could read the API by its visitor's browser; with a token it cannot, since a
+// browser does not send the token to a page of that name. No other site may load the answers
+// into its own pages.
 func (a *Admin) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
