@@ -7,8 +7,6 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"net"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
 )
@@ -31,14 +29,13 @@ type leaf struct {
 	err  error
 }
 
-// Leaf is the certificate for host, a name (punycode) or an IP address, with
-// the chain up to the CA. It is signed once, kept, and signed anew well
-// before it expires. No certificate outlives the CA.
+// Leaf is the certificate for a host, with the chain up to the CA. It is signed once,
+// kept, and signed anew well before it expires. No certificate outlives the CA.
+//
+// host is a name in its normal form (lower case, punycode, no dot at the end) or an IP
+// address without brackets and zone. Leaf trusts its callers to have made it so: it signs
+// what it is given.
 func (ca *CA) Leaf(host string) (*tls.Certificate, error) {
-	host, err := canonical(host)
-	if err != nil {
-		return nil, err
-	}
 	now := ca.now()
 	if now.After(ca.cert.NotAfter) {
 		return nil, fmt.Errorf("sign a certificate for %s: the CA %s has expired on %s",
@@ -111,37 +108,4 @@ func (ca *CA) sign(l *leaf) (*tls.Certificate, error) {
 		Certificate: append([][]byte{der}, ca.chain...),
 		PrivateKey:  ca.leafKey,
 	}, nil
-}
-
-// canonical is host as a certificate names it: in lower case, without a
-// trailing dot, an IPv6 address without brackets and zone.
-func canonical(host string) (string, error) {
-	bare := host
-	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-		bare = host[1 : len(host)-1]
-	}
-	if ip, err := netip.ParseAddr(bare); err == nil {
-		return ip.WithZone("").Unmap().String(), nil
-	}
-	name := strings.TrimSuffix(host, ".")
-	if !isName(name) {
-		return "", fmt.Errorf("sign a certificate for %q: it is no host name and no IP address", host)
-	}
-	return strings.ToLower(name), nil
-}
-
-const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-
-// isName takes underscores and hyphens anywhere in a label: such names are in
-// use, whatever RFC 952 says.
-func isName(name string) bool {
-	if len(name) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 || strings.Trim(label, nameChars) != "" {
-			return false
-		}
-	}
-	return true
 }

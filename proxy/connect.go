@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -214,9 +215,12 @@ func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
 func (s *Server) leaf(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	t := hello.Conn.(*tunnel)
 	t.trust.shown = true
-	host := hello.ServerName
-	if host == "" {
-		host = t.origin.Host
+	if hello.ServerName == "" {
+		return s.ca.Leaf(t.origin.Host)
+	}
+	host, err := robots.HostName(hello.ServerName)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}
 	return s.ca.Leaf(host)
 }

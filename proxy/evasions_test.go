@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -440,11 +441,19 @@ func TestServerNames(t *testing.T) {
 		}{{g.host(), "/private", 403}, {"example.com", "/public", 421}, {"", "/private", 403}} {
 			conn := tls.Client(w.tunnelTo(g), &tls.Config{ServerName: name, InsecureSkipVerify: true})
 			must(t, conn.Handshake())
+			if err := conn.ConnectionState().PeerCertificates[0].VerifyHostname(cmp.Or(strings.ToLower(name), "localhost")); err != nil {
+				t.Error(err)
+			}
 			c := &rawConn{t, conn, bufio.NewReader(conn)}
 			c.send("GET " + request.path + " HTTP/1.1\r\nHost: " + request.host + "\r\n\r\n")
 			if resp, _ := c.response(http.MethodGet); resp.StatusCode != request.want {
 				t.Errorf("SNI %q, Host %q: %s", name, request.host, resp.Status)
 			}
+		}
+	}
+	for _, name := range []string{"ex%61mple.com", "a..b", "127.1"} { // no certificate is for it
+		if err := tls.Client(w.tunnelTo(g), &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake(); err == nil {
+			t.Errorf("SNI %q: a certificate was signed", name)
 		}
 	}
 	if pages := g.pages(); len(pages) > 0 {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gobwas/glob"
-	"golang.org/x/net/idna"
 
 	"robotsproxy/robots"
 )
@@ -35,39 +34,40 @@ func (g Glob) Match(s string) bool {
 	return g.pattern != nil && g.pattern.Match(strings.ToLower(s))
 }
 
-// HostGlob is a glob over host names, which are compared in punycode.
+// HostGlob is a glob over hosts in their normal form (see [robots.HostPattern]).
 type HostGlob struct{ Glob }
 
 // UnmarshalText compiles a glob.
 func (g *HostGlob) UnmarshalText(text []byte) error {
-	host, err := robots.Punycode(idna.Punycode, string(text))
+	host, err := robots.HostPattern(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is no glob over host names: %w", text, err)
+		return fmt.Errorf("%q is no glob over hosts: %w", text, err)
 	}
 	return g.Glob.UnmarshalText([]byte(host))
 }
 
-// OriginGlob is a glob over origins (scheme://host[:port]), which are compared in
-// punycode and without a default port.
+// OriginGlob is a glob over origins as [robots.Origin.String] writes them:
+// scheme://host[:port] without a default port.
 type OriginGlob struct{ Glob }
 
-var originPattern = regexp.MustCompile(`^([^:/]+)://([^/@]+?)(:[^:\]]*)?$`)
+var originPattern = regexp.MustCompile(`^([^:/]+)://([^/@]+?)(?::([^:\]]*))?$`)
 
 // UnmarshalText compiles a glob.
 func (g *OriginGlob) UnmarshalText(text []byte) error {
-	parts := originPattern.FindStringSubmatch(strings.ToLower(string(text)))
+	parts := originPattern.FindStringSubmatch(string(text))
 	if parts == nil {
 		return fmt.Errorf("%q is no glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
 	}
-	scheme, port := parts[1], parts[3]
-	host, err := robots.Punycode(idna.Punycode, parts[2])
+	scheme, port := strings.ToLower(parts[1]), parts[3]
+	host, err := robots.HostPattern(parts[2])
 	if err != nil {
 		return fmt.Errorf("%q is no glob over origins: %w", text, err)
 	}
-	if port == defaultPorts[scheme] {
-		port = ""
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
 	}
-	return g.Glob.UnmarshalText([]byte(scheme + "://" + host + port))
+	if port != "" && port != robots.DefaultPort(scheme) {
+		host += ":" + port
+	}
+	return g.Glob.UnmarshalText([]byte(scheme + "://" + host))
 }
-
-var defaultPorts = map[string]string{"http": ":80", "https": ":443", "ftp": ":21"}

@@ -104,12 +104,30 @@ func TestGlobs(t *testing.T) {
 	if (Glob{}).Match("") {
 		t.Error("the zero glob matches")
 	}
-	var host HostGlob
-	if err := host.UnmarshalText([]byte("*.Müller.example")); err != nil || !host.Match("www.xn--mller-kva.example") {
-		t.Errorf("a host in Unicode does not match its punycode: %v", err)
+}
+
+func TestHostGlobs(t *testing.T) {
+	for pattern, hosts := range map[string]map[string]bool{
+		"*.Müller.example": {"www.xn--mller-kva.example": true, "xn--mller-kva.example": false},
+		"BÜCHER.example":   {"xn--bcher-kva.example": true, "bcher.example": false},
+		"*.ｅｘａｍｐｌｅ.ＣＯＭ":    {"www.example.com": true},
+		"[::1]":            {"::1": true},
+		"example.com.":     {"example.com": true},
+	} {
+		var g HostGlob
+		if err := g.UnmarshalText([]byte(pattern)); err != nil {
+			t.Error(err)
+		}
+		for host, want := range hosts {
+			if g.Match(host) != want {
+				t.Errorf("%q over %q: %v", pattern, host, !want)
+			}
+		}
 	}
-	if err := host.UnmarshalText([]byte(strings.Repeat("ü", 254))); err == nil {
-		t.Error("a glob longer than any name is taken")
+	for _, bad := range []string{"bü*.example", strings.Repeat("ü", 254)} {
+		if err := new(HostGlob).UnmarshalText([]byte(bad)); err == nil || !strings.Contains(err.Error(), "is no glob over hosts") {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }
 
@@ -117,6 +135,9 @@ func TestOriginGlobs(t *testing.T) {
 	for pattern, origins := range map[string]map[string]bool{
 		"https://*.Example.com:443":  {"https://www.example.com": true, "https://example.com": false, "http://www.example.com": false, "https://www.example.com:8443": false},
 		"http://müller.example:8080": {"http://xn--mller-kva.example:8080": true, "http://xn--mller-kva.example": false},
+		"HTTPS://BÜCHER.example":     {"https://xn--bcher-kva.example": true},
+		"http://ｅｘａｍｐｌｅ.com:81":      {"http://example.com:81": true},
+		"http://[0:0::1]:81":         {"http://[::1]:81": true},
 		"*://example.com":            {"https://example.com": true, "http://example.com": true, "http://example.com:81": false},
 		"http://[::1]:80":            {"http://[::1]": true, "http://[::1]:81": false},
 		"http://[::1]":               {"http://[::1]": true},

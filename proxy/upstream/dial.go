@@ -49,7 +49,7 @@ func (r *route) dialByParent(ctx context.Context, address string) (net.Conn, err
 		}
 		return socks.(proxy.ContextDialer).DialContext(ctx, "tcp", address)
 	}
-	conn, err := r.dialer.DialContext(ctx, "tcp", hostPort(r.parent, map[string]string{"http": "80", "https": "443"}[r.parent.Scheme]))
+	conn, err := r.dialer.DialContext(ctx, "tcp", hostPort(r.parent, robots.DefaultPort(r.parent.Scheme)))
 	if err != nil {
 		return nil, fmt.Errorf("reaching the parent proxy: %w", err)
 	}
