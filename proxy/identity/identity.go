@@ -1,5 +1,9 @@
-// Package identity says which bot is asking: by which product tokens
-// robots.txt knows it, and which User-Agent and From it sends.
+// Package identity says which bot is asking, by which product tokens robots.txt knows it, and
+// which User-Agent and From it sends.
+//
+// A [Table] holds the operator's bots, each an [Entry] with the condition by which its requests
+// are recognised, and gives the [Identity] of a request. It also has the globs over hosts and
+// origins that the configuration is written with.
 package identity
 
 import (
@@ -14,19 +18,18 @@ import (
 // Identity is one bot as the operator describes it. In a configuration it is
 // the section "default_identity".
 type Identity struct {
-	// ProductTokens name the bot to robots.txt (RFC 9309 2.2.1), most specific
-	// first. Empty: the product token of the request's own User-Agent.
+	// ProductTokens name the bot to robots.txt (RFC 9309 2.2.1), the most specific first.
+	// Without any, it is the product token of the request's own User-Agent.
 	ProductTokens []string `yaml:"product_tokens"`
-	// UserAgent is sent upstream instead of the client's; empty: the client's, but
-	// for fetches of robots.txt, which bear nothing that clients say of themselves.
+	// UserAgent is sent upstream instead of the client's; "": the client's is sent, except
+	// in fetches of robots.txt, which carry nothing that clients say of themselves.
 	UserAgent string `yaml:"user_agent"`
 	// From is like UserAgent.
 	From string `yaml:"from"`
 	Mode Mode   `yaml:"mode"`
 }
 
-// Default is the identity of a request that no other identity matches, where a
-// configuration is silent.
+// Default is the default identity of a configuration that says nothing.
 func Default() Identity { return Identity{Mode: Enforce} }
 
 // Validate joins all that is wrong with id, each fault a [keyerr.Error].
@@ -46,8 +49,8 @@ func (id Identity) Validate() error {
 	return errors.Join(errs...)
 }
 
-// isToken reports whether s is a product token as robots.txt files spell them: more
-// than RFC 9309 2.2.1 lets one hold, but no version, space or comment.
+// isToken reports whether s is a product token as robots.txt files spell them. That allows more
+// characters than RFC 9309 2.2.1, but no version, space or comment.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`/:;#,"()<>@[]{}\=?`, r)
@@ -58,25 +61,24 @@ func isFieldValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// Tokens are the product tokens by which robots.txt is read for a request with
-// this User-Agent. There is at least one; "*" stands for a bot without a name.
+// Tokens are the product tokens by which robots.txt is read for a request with this User-Agent.
+// There is at least one; "*" stands for a bot without a name.
 func (id *Identity) Tokens(userAgent string) []string {
 	if len(id.ProductTokens) > 0 {
 		return id.ProductTokens
 	}
-	return []string{ProductToken(userAgent)}
+	return []string{productToken(userAgent)}
 }
 
-// TokenOf is the product token that somebody means by agent: agent itself where it is
-// one, else that of the User-Agent that it is.
+// TokenOf is the product token of agent, which may be a bare token or a whole User-Agent.
 func TokenOf(agent string) string {
 	if isToken(agent) {
 		return agent
 	}
-	return ProductToken(agent)
+	return productToken(agent)
 }
 
-// Rewrites reports whether Rewrite changes anything.
+// Rewrites reports whether Rewrite changes anything at all.
 func (id *Identity) Rewrites() bool { return id.UserAgent != "" || id.From != "" }
 
 // Rewrite gives a request's header the bot's User-Agent and From.
@@ -89,14 +91,13 @@ func (id *Identity) Rewrite(h http.Header) {
 	}
 }
 
-// Mode is what follows when robots.txt disallows a request. The zero value is
-// taken as [Enforce].
+// Mode is what follows when robots.txt disallows a request. The zero value means [Enforce].
 type Mode string
 
 const (
 	// Enforce refuses it.
 	Enforce Mode = "enforce"
-	// Report lets it through, and counts and logs it as what would be refused.
+	// Report lets it through, and counts and logs it as disallowed.
 	Report Mode = "report"
 	// Off does not ask robots.txt at all.
 	Off Mode = "off"

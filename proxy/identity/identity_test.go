@@ -39,7 +39,7 @@ func TestProductToken(t *testing.T) {
 		"Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; FooCrawler/1.0)":                                                                                                        "FooCrawler",
 		"Mozilla/5.0 (((": "*",
 	} {
-		if got := ProductToken(ua); got != want {
+		if got := productToken(ua); got != want {
 			t.Errorf("%q: %q, want %q", ua, got, want)
 		}
 	}
@@ -52,11 +52,11 @@ func TestHostileUserAgents(t *testing.T) {
 		"Mozilla/5.0 (" + strings.Repeat("compatible;", 6<<10) + "MSIE)", "Mozilla/5.0 " + strings.Repeat("compatible U ", 5<<10),
 		"Mozilla/5.0 (KHTML, like Gecko;" + strings.Repeat(" ", 1000) + "Bot)",
 	} {
-		if got := ProductToken(ua); got != "*" {
+		if got := productToken(ua); got != "*" {
 			t.Errorf("%.60q: %.100q", ua, got)
 		}
 	}
-	if got := ProductToken(strings.Repeat("a", 64) + "/1"); got != strings.Repeat("a", 64) {
+	if got := productToken(strings.Repeat("a", 64) + "/1"); got != strings.Repeat("a", 64) {
 		t.Errorf("the longest name is %q", got)
 	}
 }
@@ -71,7 +71,7 @@ func BenchmarkProductToken(b *testing.B) {
 		b.Run("agent="+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ProductToken(ua)
+				productToken(ua)
 			}
 		})
 	}
@@ -82,7 +82,7 @@ func FuzzProductToken(f *testing.F) {
 	f.Add("Scrapy/2.8.0 (+https://scrapy.org)")
 	f.Add("Mozilla/5.0 ((;;) \xff compatible;")
 	f.Fuzz(func(t *testing.T, ua string) {
-		token := ProductToken(ua)
+		token := productToken(ua)
 		if token == "" || len(token) > maxToken || token != "*" && !strings.Contains(ua, token) {
 			t.Errorf("%q: token %q", ua, token)
 		}

@@ -10,8 +10,8 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// Asker is what is known of who sent a request. The zero value stands for no
-// request: somebody asks on a bot's behalf.
+// Asker is what is known of the sender of a request. The zero value stands for no request:
+// somebody asks on a bot's behalf.
 type Asker struct {
 	Addr   netip.Addr
 	User   string      // of Proxy-Authorization; "" for none
@@ -21,8 +21,8 @@ type Asker struct {
 // UserAgent is the request's own User-Agent, "" if it has none.
 func (a *Asker) UserAgent() string { return a.Header.Get("User-Agent") }
 
-// Match is a condition on requests. Every part that is given must hold; of a
-// list, any item will do. The zero Match holds for all requests.
+// Match is a condition on requests. Every part that is given must hold; of a list, one item must.
+// The zero Match holds for all requests.
 type Match struct {
 	UserAgents []Glob          `yaml:"user_agents"`
 	Clients    []netip.Prefix  `yaml:"clients"` // source addresses
@@ -30,7 +30,7 @@ type Match struct {
 	Headers    map[string]Glob `yaml:"headers"`
 }
 
-// holds reports whether a request of a meets the condition.
+// holds reports whether a request by a meets the condition.
 func (m *Match) holds(a *Asker) bool {
 	if len(m.UserAgents) > 0 {
 		agent := a.UserAgent()
@@ -55,7 +55,7 @@ func (m *Match) holds(a *Asker) bool {
 	return true
 }
 
-// Entry is an identity with a name and the requests that are its own. In a
+// Entry is an identity with a name and a condition on the requests that have it. In a
 // configuration it is an item of the list "identities".
 type Entry struct {
 	Name     string `yaml:"name"`
@@ -80,7 +80,7 @@ func (e Entry) Validate() error {
 	return errors.Join(append(errs, e.Identity.Validate())...)
 }
 
-// DefaultName is what the default identity is called.
+// DefaultName is the name of the default identity.
 const DefaultName = "default"
 
 // Table says which identity a request has: the first entry that matches, else
@@ -90,8 +90,8 @@ type Table struct {
 	Default Identity
 }
 
-// Identify returns the identity of a request and its name; the default for what
-// is no request. The identity belongs to the table and must not be changed.
+// Identify returns the identity of a request and its name. What is no request has the default
+// one. The identity belongs to the table and must not be changed.
 func (t *Table) Identify(a *Asker) (*Identity, string) {
 	for i := range t.Entries {
 		if e := &t.Entries[i]; a.Header != nil && e.Match.holds(a) {
@@ -101,8 +101,8 @@ func (t *Table) Identify(a *Asker) (*Identity, string) {
 	return &t.Default, DefaultName
 }
 
-// Named returns the identity of that name; nil if there is none. It belongs to the
-// table and must not be changed.
+// Named returns the identity of that name; nil if there is none. It belongs to the table and
+// must not be changed.
 func (t *Table) Named(name string) *Identity {
 	for known, id := range t.All() {
 		if known == name {
@@ -112,8 +112,8 @@ func (t *Table) Named(name string) *Identity {
 	return nil
 }
 
-// All yields the identities by name in the order in which they are tried, and the
-// default at the end.
+// All yields the identities with their names, in the order in which they are tried; the default
+// comes last.
 func (t *Table) All() iter.Seq2[string, *Identity] {
 	return func(yield func(string, *Identity) bool) {
 		for i := range t.Entries {
@@ -125,9 +125,9 @@ func (t *Table) All() iter.Seq2[string, *Identity] {
 	}
 }
 
-// IdentifyTunnel returns the identity that every request in a tunnel will have, as far as
-// its CONNECT tells: one chosen by address or user, before which none is chosen by
-// what only the requests inside will show. nil if that cannot be said.
+// IdentifyTunnel returns the identity that every request in a tunnel will have; nil if its
+// CONNECT cannot tell. It can where an entry matches by address or user, and no entry before
+// that matches by what only the requests inside show.
 func (t *Table) IdentifyTunnel(a *Asker) *Identity {
 	for i := range t.Entries {
 		switch e := &t.Entries[i]; {
@@ -140,7 +140,7 @@ func (t *Table) IdentifyTunnel(a *Asker) *Identity {
 	return nil
 }
 
-// Any reports whether some identity, the default included, is such a one.
+// Any reports whether such holds for any identity, the default included.
 func (t *Table) Any(such func(*Identity) bool) bool {
 	for i := range t.Entries {
 		if such(&t.Entries[i].Identity) {

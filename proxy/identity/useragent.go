@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// ProductToken is the product token (RFC 9309 2.2.1, RFC 9110 10.1.5) of a
-// User-Agent, "*" where it names no bot. It is at most 64 octets long, and takes
-// time for the first 1,024 octets of the User-Agent alone.
+// productToken is the product token (RFC 9309 2.2.1, RFC 9110 10.1.5) of a
+// User-Agent; "*" if it names no bot. It is at most 64 octets long, and only the first 1,024
+// octets of the User-Agent are read.
 //
-// Most bots begin with their name. Those that begin with Mozilla/, or with another
-// word of a browser's, borrow that browser's User-Agent: see borrowedName. A browser
-// has no name.
-func ProductToken(userAgent string) string {
+// Most bots begin with their name. Those that begin with Mozilla/ or another word of a browser
+// borrow that browser's User-Agent: see borrowedName. A browser has no name.
+func productToken(userAgent string) string {
 	userAgent = strings.TrimSpace(userAgent[:min(len(userAgent), maxUserAgent)])
 	name := strings.TrimRight(leadingWord(userAgent), "+")
 	if isWordOf(browsers, name) {
@@ -30,8 +29,8 @@ const (
 	maxItems     = 64 // of a User-Agent
 )
 
-// leadingWord is the word that a User-Agent begins with, up to the first character
-// that no token holds; of "Yahoo! Slurp" the second one.
+// leadingWord is the first word of a User-Agent, up to a character that no token holds; of
+// "Yahoo! Slurp" the second word.
 func leadingWord(userAgent string) string {
 	for {
 		end := strings.IndexAny(userAgent, "/ \t;(,")
@@ -45,20 +44,19 @@ func leadingWord(userAgent string) string {
 	}
 }
 
-// borrowedName is the name that a bot has written into a browser's User-Agent. It is
-// the one after "compatible;", unless that is a browser's, or else the first of these:
+// borrowedName is the name that a bot has written into a browser's User-Agent. It is the one
+// after "compatible;", unless that is a browser's. Otherwise it is the first of these:
 //
-//   - in a comment, one that holds bot, crawl or spider, or that a +URL follows;
-//   - behind "(KHTML, like Gecko;", any;
-//   - outside of comments, any, as in "… Safari/537.36 BingPreview/1.0b".
+//   - in a comment, a name that holds bot, crawl or spider, or that a +URL follows;
+//   - after "(KHTML, like Gecko;", any name;
+//   - outside comments, any name, as in "… Safari/537.36 BingPreview/1.0b".
 //
-// Words of browsers and systems are nobody's name, and HeadlessChrome is one only
-// where there is no other.
+// Words of browsers and systems are no names. HeadlessChrome is one only if there is no other.
 func borrowedName(userAgent string) string {
 	var room [maxItems]item
 	items := appendItems(room[:0], userAgent)
 	first, headless := "", ""
-	compatible := false // with the next name
+	compatible := false // the next name follows "compatible;"
 	for i, item := range items {
 		name := item.name()
 		switch {
@@ -72,7 +70,7 @@ func borrowedName(userAgent string) string {
 		case first != "" || !hasLetter(name):
 		case strings.EqualFold(name, "HeadlessChrome"):
 			headless = name
-		case !item.comment, item.behindEngine, holdsBot(name), isLink(item.afterName()), i+1 < len(items) && isLink(items[i+1].text):
+		case !item.comment, item.afterEngine, holdsBot(name), isLink(item.afterName()), i+1 < len(items) && isLink(items[i+1].text):
 			first = name
 		}
 	}
@@ -81,15 +79,14 @@ func borrowedName(userAgent string) string {
 
 // item is a product of a User-Agent, or a part of one of its comments.
 type item struct {
-	text         string
-	comment      bool
-	behindEngine bool // it is in a comment that begins "KHTML, like Gecko"
+	text        string
+	comment     bool
+	afterEngine bool // in a comment that begins "KHTML, like Gecko"
 }
 
-// appendItems appends the items of a User-Agent in the order in which they stand, as
-// many as there is room for.
+// appendItems appends the items of a User-Agent in order, until the capacity of items is full.
 func appendItems(items []item, userAgent string) []item {
-	depth, start, behindEngine := 0, 0, false
+	depth, start, afterEngine := 0, 0, false
 	for i := 0; i <= len(userAgent) && len(items) < cap(items); i++ {
 		c := byte(')')
 		if i < len(userAgent) {
@@ -99,15 +96,15 @@ func appendItems(items []item, userAgent string) []item {
 			continue
 		}
 		if text := strings.TrimSpace(userAgent[start:i]); text != "" {
-			items = append(items, item{text, depth > 0, behindEngine})
-			behindEngine = behindEngine || depth > 0 && strings.HasPrefix(text, "KHTML")
+			items = append(items, item{text, depth > 0, afterEngine})
+			afterEngine = afterEngine || depth > 0 && strings.HasPrefix(text, "KHTML")
 		}
 		start = i + 1
 		switch c {
 		case '(':
-			depth, behindEngine = depth+1, false
+			depth, afterEngine = depth+1, false
 		case ')':
-			depth, behindEngine = max(depth-1, 0), false
+			depth, afterEngine = max(depth-1, 0), false
 		}
 	}
 	return items
@@ -115,7 +112,7 @@ func appendItems(items []item, userAgent string) []item {
 
 const nameEnd = "/ ,"
 
-// name is the word that an item begins with; of "Yahoo! Slurp" the second one.
+// name is the first word of an item; of "Yahoo! Slurp" the second one.
 func (it item) name() string {
 	name, _ := it.cut()
 	return name
@@ -142,8 +139,7 @@ func (it item) cut() (name, rest string) {
 	}
 }
 
-// isName tells a name from a system's word, a link, a mail address, a version and a
-// language.
+// isName tells a name from a system's word, a link, a mail address, a version and a language.
 func isName(s string) bool {
 	for i := range len(s) {
 		if c := s[i] | 0x20; (c < 'a' || c > 'z') && (s[i] < '0' || s[i] > '9') && s[i] < 0x80 && strings.IndexByte("-._~", s[i]) < 0 {
@@ -167,9 +163,9 @@ func isLink(s string) bool {
 	return strings.HasPrefix(s, "+") && strings.ContainsAny(s, ":.")
 }
 
-// browsers and systems are words, in lower case, that stand in the User-Agents of
-// browsers. They need not be all: a browser that goes by its name is judged by the
-// group of everyone too, unless a robots.txt names it.
+// browsers and systems are words, in lower case, of the User-Agents of browsers. The lists need
+// not be complete: a browser that is taken by its name is judged by everyone's group all the
+// same, unless a robots.txt names it.
 var (
 	browsers = wordSet(`
 		mozilla applewebkit khtml gecko safari mobilesafari chrome chromium crios crmo firefox fxios seamonkey iceweasel icecat waterfox palemoon goanna camino netscape navigator msie trident iemobile

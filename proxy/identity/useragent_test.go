@@ -28,7 +28,7 @@ func TestProductTokensInTheWorld(t *testing.T) {
 			t.Fatalf("no tab in the line %q", line)
 		}
 		tried++
-		if got := ProductToken(userAgent); got != want {
+		if got := productToken(userAgent); got != want {
 			t.Errorf("%q: %q, want %q", userAgent, got, want)
 		}
 	}
