@@ -77,7 +77,7 @@ func TestUsers(t *testing.T) {
 	if resp, _ := get(t, &http.Client{Transport: transport}, secure.URL+"/public"); resp.StatusCode != 200 {
 		t.Errorf("a user through a tunnel: %s", resp.Status)
 	}
-	w.log.wait(t, `"message":"request"`, secure.URL, `"identity":"image-bot"`)
+	w.log.WaitLine(t, nil, `"message":"request"`, secure.URL, `"identity":"image-bot"`)
 	if log := w.log.String(); strings.Contains(log, "pass:word") || strings.Contains(log, base64.StdEncoding.EncodeToString([]byte("images:pass:word"))) {
 		t.Error("the log holds credentials")
 	}

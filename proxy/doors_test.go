@@ -75,7 +75,7 @@ func TestEveryDoorIsJudged(t *testing.T) {
 			if pages := o.pages(); len(pages) != 1 {
 				t.Errorf("the origin was asked for %q", pages)
 			}
-			w.log.wait(t, `"message":"request"`, `"verdict":"disallowed"`, `"rule":"Disallow: /private"`, `"line":2`, `"status":403`)
+			w.log.WaitLine(t, nil, `"message":"request"`, `"verdict":"disallowed"`, `"rule":"Disallow: /private"`, `"line":2`, `"status":403`)
 		})
 	}
 }
@@ -272,7 +272,7 @@ func TestTunnelOfAnotherProtocol(t *testing.T) {
 		if answer, _ := io.ReadAll(c); len(answer) != 0 {
 			t.Errorf("%q: %q", first, answer)
 		}
-		w.log.wait(t, "neither TLS nor HTTP", "example.com:22")
+		w.log.WaitLine(t, nil, "neither TLS nor HTTP", "example.com:22")
 	}
 }
 
@@ -336,7 +336,7 @@ func TestClientThatDistrustsTheCA(t *testing.T) {
 			t.Fatal("a client without the CA trusts the proxy")
 		}
 	}
-	line := w.log.wait(t, `"level":"warn"`, "not trust", `"host":"example.com"`, "robotsproxy ca")
+	line := w.log.WaitLine(t, nil, `"level":"warn"`, "not trust", `"host":"example.com"`, "robotsproxy ca")
 	if n := strings.Count(w.log.String(), line); n != 1 {
 		t.Errorf("told %d times:\n%s", n, w.log.String())
 	}
@@ -356,7 +356,7 @@ func TestCurlThatDistrustsTheCA(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err == nil {
 			t.Fatalf("curl without the CA trusts the proxy: %s", out)
 		}
-		w.log.wait(t, `"level":"warn"`, "not trust", host)
+		w.log.WaitLine(t, nil, `"level":"warn"`, "not trust", host)
 	}
 }
 
@@ -383,5 +383,5 @@ func TestPanic(t *testing.T) {
 			}
 		}
 	}
-	w.log.wait(t, `"panic":"oh"`, "doors_test.go")
+	w.log.WaitLine(t, nil, `"panic":"oh"`, "doors_test.go")
 }

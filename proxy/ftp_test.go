@@ -198,7 +198,7 @@ func TestFTP(t *testing.T) {
 			t.Errorf("the server was asked: %s", line)
 		}
 	}
-	w.log.wait(t, `"message":"request"`, `"url":"`+s.url+`/private/secret.txt"`, `"verdict":"disallowed"`)
+	w.log.WaitLine(t, nil, `"message":"request"`, `"url":"`+s.url+`/private/secret.txt"`, `"verdict":"disallowed"`)
 }
 
 func TestFTPWithoutRobotsTxt(t *testing.T) {
@@ -208,7 +208,7 @@ func TestFTPWithoutRobotsTxt(t *testing.T) {
 	if resp, body := w.ask("GET", s.url+"/private"); shape(resp) != "200 " || body != "free" {
 		t.Errorf("%s %q", shape(resp), body)
 	}
-	w.log.wait(t, `"message":"request"`, `"reason":"unavailable"`)
+	w.log.WaitLine(t, nil, `"message":"request"`, `"reason":"unavailable"`)
 }
 
 // What an FTP server might read as something else than robots.txt does is asked
@@ -541,7 +541,7 @@ func TestMalformedFTPReplies(t *testing.T) {
 	if resp, _ := w.ask("GET", url+"/robots.txt"); shape(resp) != "502 http_protocol_error" {
 		t.Errorf("robots.txt itself: %s", shape(resp))
 	}
-	w.log.wait(t, `"message":"request"`, "malformed FTP reply")
+	w.log.WaitLine(t, nil, `"message":"request"`, "malformed FTP reply")
 	if resp, body := w.ask("GET", url+"/file"); shape(resp) != "403 http_request_denied" || !strings.Contains(body, "malformed FTP reply") {
 		t.Errorf("a file: %s %s", shape(resp), body)
 	}

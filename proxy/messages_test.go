@@ -472,7 +472,7 @@ func TestBodyThatIsCutShort(t *testing.T) {
 			if resp.StatusCode != 200 || string(got) != "part" || err == nil {
 				t.Errorf("%s: %s, %q, %v", framing, resp.Status, got, err)
 			}
-			w.log.wait(t, `"message":"request"`, `"error":"unexpected EOF"`)
+			w.log.WaitLine(t, nil, `"message":"request"`, `"error":"unexpected EOF"`)
 		})
 	}
 }
@@ -493,7 +493,7 @@ func TestLongBodies(t *testing.T) {
 		if !bytes.Equal(got, want) || resp.ContentLength != int64(len(want)) {
 			t.Errorf("%d octets came back, Content-Length %d", len(got), resp.ContentLength)
 		}
-		w.log.wait(t, fmt.Sprintf(`"bytes":%d`, len(want)), `"method":"POST"`)
+		w.log.WaitLine(t, nil, fmt.Sprintf(`"bytes":%d`, len(want)), `"method":"POST"`)
 	})
 }
 
@@ -702,7 +702,7 @@ func TestWebSocket(t *testing.T) {
 				}
 			}
 			must(t, conn.Close(websocket.StatusNormalClosure, ""))
-			w.log.wait(t, `"message":"request"`, "/socket", `"status":101`)
+			w.log.WaitLine(t, nil, `"message":"request"`, "/socket", `"status":101`)
 
 			_, resp, err := websocket.Dial(ctx, o.URL+"/private/socket", options)
 			if err == nil || resp == nil || resp.StatusCode != 403 {
@@ -802,7 +802,7 @@ func TestUpstreamFailures(t *testing.T) {
 		if got := shape(resp); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
-		w.log.wait(t, `"message":"request"`, path, `"error":"`)
+		w.log.WaitLine(t, nil, `"message":"request"`, path, `"error":"`)
 	}
 	close(hang)
 	o.Close()
@@ -947,7 +947,7 @@ func TestStopDoesNotWaitForWhoDoesNotRead(t *testing.T) {
 	for i, f := range clients {
 		path := fmt.Sprintf("/answers/%d", i)
 		ask(f, 3, path)
-		w.log.wait(t, `"url":"`+o.URL+path+`"`) // its response is about to be sent
+		w.log.WaitLine(t, nil, `"url":"`+o.URL+path+`"`) // its response is about to be sent
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)

@@ -115,7 +115,7 @@ func TestTunnelsThatAreNeverRead(t *testing.T) {
 				t.Errorf("%s, robots.txt %q, mixed %s: %s, want %s", how, test.robots, test.mixed, got, test.want)
 			}
 			status := map[string]string{joined: `"status":200`, refused: `"status":403`}[test.want]
-			w.log.wait(t, `"message":"request"`, `"method":"CONNECT"`, status)
+			w.log.WaitLine(t, nil, `"message":"request"`, `"method":"CONNECT"`, status)
 			w.gauge("robotsproxy_tunnels", 0)
 		}
 	}
@@ -220,7 +220,7 @@ func TestHalfClose(t *testing.T) {
 		if got, err := io.ReadAll(c); err != nil || string(got) != want+" end" {
 			t.Errorf("%d octets: %d came back, %v", size, len(got), err)
 		}
-		w.log.wait(t, `"method":"CONNECT"`, fmt.Sprintf(`"bytes":%d`, size+4))
+		w.log.WaitLine(t, nil, `"method":"CONNECT"`, fmt.Sprintf(`"bytes":%d`, size+4))
 	}
 }
 
@@ -240,7 +240,7 @@ func TestTunnelsAreJudgedAgain(t *testing.T) {
 		if rest, _ := io.ReadAll(c); len(rest) != 0 {
 			t.Errorf("%q: %q", change, rest)
 		}
-		w.log.wait(t, `"method":"CONNECT"`, "has changed")
+		w.log.WaitLine(t, nil, `"method":"CONNECT"`, "has changed")
 		w.gauge("robotsproxy_tunnels", 0)
 	}
 }
@@ -400,12 +400,12 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 			case got == closed && !strings.Contains(err.Error(), "unrecognized name"):
 				t.Errorf("the client's handshake: %v", err)
 			case got == closed:
-				w.log.wait(t, `"message":"request"`, `"method":"CONNECT"`, `"verdict":"disallowed"`, `"reason":"tunnel"`, `"error":`, test.serverName)
+				w.log.WaitLine(t, nil, `"message":"request"`, `"method":"CONNECT"`, `"verdict":"disallowed"`, `"reason":"tunnel"`, `"error":`, test.serverName)
 			case strings.HasSuffix(name, "reported"):
 				conn.Close()
-				w.log.wait(t, `"message":"request"`, `"method":"CONNECT"`, `"verdict":"disallowed"`, `"reason":"tunnel"`, `"error":`, test.serverName)
+				w.log.WaitLine(t, nil, `"message":"request"`, `"method":"CONNECT"`, `"verdict":"disallowed"`, `"reason":"tunnel"`, `"error":`, test.serverName)
 			case got == read:
-				w.log.wait(t, `"message":"request"`, `"method":"GET"`)
+				w.log.WaitLine(t, nil, `"message":"request"`, `"method":"GET"`)
 				if strings.Contains(w.log.String(), `"method":"CONNECT"`) {
 					t.Errorf("a CONNECT that is read was logged:\n%s", w.log)
 				}
@@ -444,7 +444,7 @@ func TestSilenceInUnreadTunnels(t *testing.T) {
 		c := w.tunnel(echo(t))
 		c.send(said)
 		io.Copy(io.Discard, c)
-		w.log.wait(t, `"method":"CONNECT"`, `"error":`)
+		w.log.WaitLine(t, nil, `"method":"CONNECT"`, `"error":`)
 		w.gauge("robotsproxy_tunnels", 0)
 	}
 }

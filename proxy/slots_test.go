@@ -19,7 +19,7 @@ func TestMaxConnections(t *testing.T) {
 	for _, c := range []*rawConn{fifth, sixth} {
 		c.send("GET /ca.pem HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	}
-	w.log.wait(t, `"limit":"max_connections"`)
+	w.log.WaitLine(t, nil, `"limit":"max_connections"`)
 	w.gauge("robotsproxy_connections", 4)
 	tunnels[1].Close() // gives its place to one, which leaves it to the other
 	fifth.response("GET")

@@ -56,7 +56,7 @@ func TestUploadsThatStandStill(t *testing.T) {
 					t.Errorf("%s %s: %s, want %s", scheme, path, shape(resp), want)
 				}
 				resp.Body.Close()
-				w.log.wait(t, `"message":"request"`, o.URL+path+`"`, `"status":`+want[:3], `"error":"broken off: `)
+				w.log.WaitLine(t, nil, `"message":"request"`, o.URL+path+`"`, `"status":`+want[:3], `"error":"broken off: `)
 			}
 			pieces.Close()
 		}
@@ -80,7 +80,7 @@ func TestDownloadsThatStandStill(t *testing.T) {
 			if string(body) != "begun" || err == nil {
 				t.Errorf("%s: %q, %v", scheme, body, err)
 			}
-			w.log.wait(t, `"message":"request"`, `"status":200`, `"error":"broken off: neither side sent anything for 200ms"`)
+			w.log.WaitLine(t, nil, `"message":"request"`, `"status":200`, `"error":"broken off: neither side sent anything for 200ms"`)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func TestClientsThatTakeNothing(t *testing.T) {
 		})
 		c := w.dial()
 		c.send("GET " + o.URL + "/long?h1 HTTP/1.1\r\nHost: x\r\n\r\n")
-		w.log.wait(t, `"message":"request"`, "/long?h1", `"error":"broken off: the client took nothing for 200ms"`)
+		w.log.WaitLine(t, nil, `"message":"request"`, "/long?h1", `"error":"broken off: the client took nothing for 200ms"`)
 		c.Close()
 
 		f := w.framesTo(o.host())
@@ -104,7 +104,7 @@ func TestClientsThatTakeNothing(t *testing.T) {
 			f.ask(stream, ":method", "GET", ":scheme", "https", ":authority", o.host(), ":path", path)
 		}
 		ask(1, "/long?h2")
-		w.log.wait(t, `"message":"request"`, "/long?h2", `"error":"broken off: the client took nothing for 200ms"`)
+		w.log.WaitLine(t, nil, `"message":"request"`, "/long?h2", `"error":"broken off: the client took nothing for 200ms"`)
 		f.WriteWindowUpdate(0, 1<<20)
 		ask(3, "/short")
 		if got := f.status(3); got != 200 {
@@ -171,7 +171,7 @@ func TestUnreadTunnelsThatStandStill(t *testing.T) {
 			}))
 			c.send("x")
 			go test.client(c)
-			w.log.wait(t, `"method":"CONNECT"`, `"error":"broken off: `+test.want)
+			w.log.WaitLine(t, nil, `"method":"CONNECT"`, `"error":"broken off: `+test.want)
 			w.gauge("robotsproxy_tunnels", 0)
 		})
 	}
@@ -194,14 +194,14 @@ func TestWebSocketsThatStandStill(t *testing.T) {
 				conn.Read(ctx)
 				return
 			}
-			w.log.wait(t, "broken off")
+			w.log.WaitLine(t, nil, "broken off")
 		})
 		conn, _, err := websocket.Dial(context.Background(), strings.Replace(o.URL, "https", "wss", 1)+"/", &websocket.DialOptions{HTTPClient: w.client("h1")})
 		must(t, err)
 		for err == nil && want == "the origin took nothing" {
 			err = conn.Write(context.Background(), websocket.MessageBinary, make([]byte, 1<<16))
 		}
-		w.log.wait(t, `"message":"request"`, `"status":101`, `"error":"broken off: `+want)
+		w.log.WaitLine(t, nil, `"message":"request"`, `"status":101`, `"error":"broken off: `+want)
 		conn.CloseNow()
 	}
 }

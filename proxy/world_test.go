@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"robotsproxy/certs"
+	"robotsproxy/internal/logtest"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
@@ -51,7 +50,7 @@ type world struct {
 	server  *proxy.Server
 	addr    string // of the proxy
 	ca      *certs.CA
-	log     *lines
+	log     *logtest.Buffer
 	metrics *prometheus.Registry
 }
 
@@ -82,7 +81,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	for _, f := range change {
 		f(&set)
 	}
-	w := &world{t: t, log: &lines{}, metrics: prometheus.NewRegistry()}
+	w := &world{t: t, log: &logtest.Buffer{}, metrics: prometheus.NewRegistry()}
 	log := zerolog.New(w.log).Level(zerolog.DebugLevel)
 	transport, err := upstream.NewTransport(set.upstream)
 	must(t, err)
@@ -313,51 +312,5 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// lines is a log that a test can read and wait on.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	more []chan struct{}
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.more {
-		close(c)
-	}
-	l.more = nil
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// wait returns the first line that holds all parts.
-func (l *lines) wait(t *testing.T, parts ...string) string {
-	t.Helper()
-	deadline := time.After(testTimeout)
-	for {
-		l.mu.Lock()
-		text := l.text.String()
-		more := make(chan struct{})
-		l.more = append(l.more, more)
-		l.mu.Unlock()
-		for line := range strings.Lines(text) {
-			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
-				return line
-			}
-		}
-		select {
-		case <-more:
-		case <-deadline:
-			t.Fatalf("no line with %q in the log:\n%s", parts, text)
-		}
 	}
 }

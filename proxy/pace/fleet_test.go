@@ -3,7 +3,6 @@
 package pace
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/logtest"
 	"robotsproxy/internal/redistest"
 )
 
@@ -185,7 +185,7 @@ func TestFleetMovesUp(t *testing.T) {
 // once, however often Redis comes and goes, and once that it is over.
 func TestFleetWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
-	var log lockedBuffer
+	var log logtest.Buffer
 	p := newShared(t, server, zerolog.New(&log))
 	stopHeartbeats(p.fleet) // which would write to the log too
 	p.fleet.server.Cooldown = time.Nanosecond
@@ -232,7 +232,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 func TestFleetIsRefused(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Inspect()
-	var log lockedBuffer
+	var log logtest.Buffer
 	p := newShared(t, server, zerolog.New(&log))
 	stopHeartbeats(p.fleet)
 	p.fleet.server.Cooldown = time.Hour
@@ -253,24 +253,6 @@ func TestFleetIsRefused(t *testing.T) {
 	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil {
 		t.Error("Redis is left alone, though it answered")
 	}
-}
-
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // Each proxy of a fleet knows how many there are: one that is closed counts no more at
@@ -359,7 +341,7 @@ func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
 // One that waits when the proxy is stopped is not told that Redis is away.
 func TestFleetClosed(t *testing.T) {
 	server := redistest.Start(t)
-	var log lockedBuffer
+	var log logtest.Buffer
 	p := newShared(t, server, zerolog.New(&log))
 	r := of(time.Minute)
 	if _, err := p.Wait(context.Background(), r); err != nil {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/logtest"
 	"robotsproxy/robots"
 	"robotsproxy/robots/store"
 )
@@ -102,7 +102,7 @@ type world struct {
 	site    *site
 	setup   Setup
 	dataDir string
-	log     *logText
+	log     *logtest.Buffer
 	store   store.Store
 	keeper  *Keeper
 }
@@ -110,7 +110,7 @@ type world struct {
 // inWorld runs a test in a synctest bubble, where time passes when everyone waits.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dataDir: t.TempDir(), log: new(logText), site: &site{takes: time.Second}}
+		w := &world{t: t, dataDir: t.TempDir(), log: new(logtest.Buffer), site: &site{takes: time.Second}}
 		w.site.answers(200, someRules)
 		w.setup = Setup{
 			Options: Defaults(), Memory: 1 << 20, Transport: w.site, UserAgent: "robotsproxy/1.0",
@@ -156,28 +156,10 @@ func someOrigin(i int) robots.Origin {
 	return robots.Origin{Scheme: "http", Host: fmt.Sprintf("%d.example", i), Port: "80"}
 }
 
-// logText is a log that a test may read at any time.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // logged returns how often the log says this.
 func (w *world) logged(words string) int {
 	synctest.Wait()
-	return strings.Count(w.log.String(), words)
+	return w.log.Count(words)
 }
 
 var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"}

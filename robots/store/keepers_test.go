@@ -3,7 +3,6 @@
 package store_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/logtest"
 	"robotsproxy/internal/redistest"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -71,12 +70,12 @@ func (s *site) fetched(host string) int {
 // A proxy is as much of one as a fleet takes: a keeper and its store.
 type proxy struct {
 	*policy.Keeper
-	log *lockedBuffer
+	log *logtest.Buffer
 }
 
 func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*policy.Setup)) proxy {
 	t.Helper()
-	p := proxy{log: new(lockedBuffer)}
+	p := proxy{log: new(logtest.Buffer)}
 	opts := store.Defaults()
 	opts.Kind, opts.Server = store.Redis, server.Client()
 	kept, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
@@ -103,29 +102,6 @@ func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*p
 		transport.CloseIdleConnections()
 	})
 	return p
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) count(words string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), words)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // await waits until something is so.
@@ -376,14 +352,14 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 			more()
 			if fault.isLogged {
 				for _, p := range fleet {
-					await(t, lost, func() bool { return p.log.count(lost) > 0 })
+					await(t, lost, func() bool { return p.log.Count(lost) > 0 })
 				}
 			}
 			more()
 			fault.end(server)
 			if fault.isLogged {
 				for _, p := range fleet {
-					await(t, back, func() bool { return p.log.count(back) > 0 })
+					await(t, back, func() bool { return p.log.Count(back) > 0 })
 				}
 			}
 			more()
@@ -394,7 +370,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 				if fault.isLogged {
 					want = 1
 				}
-				if p.log.count(lost) != want || p.log.count(back) != want {
+				if p.log.Count(lost) != want || p.log.Count(back) != want {
 					t.Errorf("logged:\n%s", p.log)
 				}
 			}

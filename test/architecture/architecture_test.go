@@ -123,7 +123,7 @@ var leaves = []string{"robots", "proxy/users", "internal/clientsetup", "internal
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
-var testOnly = []string{"internal/conformancetest", "internal/redistest"}
+var testOnly = []string{"internal/conformancetest", "internal/logtest", "internal/redistest"}
 
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{

@@ -50,7 +50,7 @@ func TestFleetOfWhichOneIsOutOfDescriptors(t *testing.T) {
 	short.wantMetric(`robotsproxy_limit_reached_total{limit="descriptors"}`, fmt.Sprint(many))
 	short.wantMetric(`robotsproxy_upstream_errors_total{error="connection_limit_reached"}`, fmt.Sprint(many))
 	short.wantMetric(`robotsproxy_robots_fetches_total{outcome="unreachable"}`, "0")
-	if lines := short.log.lines(`"level":"warn"`, `"limit":"descriptors"`); len(lines) != 1 {
+	if lines := short.log.Lines(`"level":"warn"`, `"limit":"descriptors"`); len(lines) != 1 {
 		t.Errorf("%d warnings: %s", len(lines), lines)
 	}
 

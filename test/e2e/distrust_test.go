@@ -73,7 +73,7 @@ func TestBrowserThatTrustsTheCA(t *testing.T) {
 	}
 	w.wantMetric("robotsproxy_client_tls_failures_total", "0")
 	w.stop()
-	if lines := w.log.lines("does not trust"); len(lines) > 0 {
+	if lines := w.log.Lines("does not trust"); len(lines) > 0 {
 		t.Errorf("false alarms: %s", lines)
 	}
 }
@@ -86,7 +86,7 @@ func TestBrowserThatDistrustsTheCA(t *testing.T) {
 		t.Errorf("the page came without the CA:\n%s", page)
 	}
 	w.stop()
-	if lines := w.log.lines("does not trust", `"host":"127.0.0.11"`); len(lines) != 1 { // the browser asks other hosts of its own accord
+	if lines := w.log.Lines("does not trust", `"host":"127.0.0.11"`); len(lines) != 1 { // the browser asks other hosts of its own accord
 		t.Errorf("%d warnings, want one for a client and host: %s", len(lines), lines)
 	}
 }

@@ -136,10 +136,10 @@ overrides: [{origin: "https://localhost:*", verdict: allow}]`)
 		t.Errorf("%v, want exit code 0", state)
 	}
 	t.Logf("the end took %v", time.Since(begun))
-	if lines := w.log.lines(`"message":"request"`); len(lines) != len(doors)+3 {
+	if lines := w.log.Lines(`"message":"request"`); len(lines) != len(doors)+3 {
 		t.Errorf("%d decisions are logged, want %d:\n%s", len(lines), len(doors)+3, strings.Join(lines, ""))
 	}
-	if lines := w.log.lines("broken off"); len(lines) > 0 {
+	if lines := w.log.Lines("broken off"); len(lines) > 0 {
 		t.Errorf("the log says %s", lines)
 	}
 }

@@ -216,7 +216,7 @@ func TestDamagedPoliciesAreSetAside(t *testing.T) {
 	w.stop()
 	w.run()
 	w.curl(o.URL + "/products/1")
-	if lines := w.log.lines("set_aside_as"); len(lines) > 0 || o.robotsFetches() != 2 {
+	if lines := w.log.Lines("set_aside_as"); len(lines) > 0 || o.robotsFetches() != 2 {
 		t.Errorf("the new database does not last: %d fetches, %s", o.robotsFetches(), lines)
 	}
 }
@@ -462,7 +462,7 @@ func TestNoCredentialsInTheLog(t *testing.T) {
 	for i := range 5 {
 		secret := "sesame" + strconv.Itoa(i+1)
 		encoded := base64.RawStdEncoding.EncodeToString([]byte("agent:" + secret))
-		if lines := append(w.log.lines(secret), w.log.lines(encoded[:16])...); len(lines) > 0 {
+		if lines := append(w.log.Lines(secret), w.log.Lines(encoded[:16])...); len(lines) > 0 {
 			t.Errorf("%s is in the log: %s", secret, lines)
 		}
 	}
@@ -494,7 +494,7 @@ func TestDecisionsThatAreLogged(t *testing.T) {
 		w.curl(o.URL + "/cart")
 		w.stop()
 		var got []string
-		for _, line := range w.log.lines(`"message":"request"`) {
+		for _, line := range w.log.Lines(`"message":"request"`) {
 			_, after, _ := strings.Cut(line, `"verdict":"`)
 			verdict, _, _ := strings.Cut(after, `"`)
 			got = append(got, verdict)
@@ -719,7 +719,7 @@ func TestClientWithoutTheCA(t *testing.T) {
 	w.wantMetric("robotsproxy_client_tls_failures_total", "3")
 	line := w.log.wait(t, w.exited, `"level":"warn"`, "does not trust")
 	line.want(t, "client", "127.0.0.1", "host", "127.0.0.1")
-	if lines := w.log.lines(`"level":"warn"`); len(lines) != 1 {
+	if lines := w.log.Lines(`"level":"warn"`); len(lines) != 1 {
 		t.Errorf("%d warnings, want one for a client and host: %s", len(lines), lines)
 	}
 	w.wantMetric("robotsproxy_client_tls_unused_total", "0")

@@ -55,7 +55,7 @@ func TestFleetFetchesRobotsOnce(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(first.dir, "policies.db")); err == nil {
 		t.Error("policies are kept on disk too")
 	}
-	if lines := append(first.log.lines("sesame"), second.log.lines("sesame")...); len(lines) > 0 {
+	if lines := append(first.log.Lines("sesame"), second.log.Lines("sesame")...); len(lines) > 0 {
 		t.Errorf("the password is in the log: %s", lines)
 	}
 }
@@ -105,13 +105,13 @@ func TestRedisIsAwayAtFirst(t *testing.T) {
 	w.log.wait(t, w.exited, `"level":"error"`, "policies cannot be kept", server.socket)
 	server.Restart()
 	w.log.wait(t, w.exited, `"level":"info"`, "policies can be kept again")
-	if lines := w.log.lines("policies can"); len(lines) != 2 {
+	if lines := w.log.Lines("policies can"); len(lines) != 2 {
 		t.Errorf("logged %s", lines)
 	}
 	if n := o.robotsFetches(); n != 1 {
 		t.Errorf("robots.txt was fetched %d times", n)
 	}
-	if lines := w.log.lines("sesame"); len(lines) > 0 {
+	if lines := w.log.Lines("sesame"); len(lines) > 0 {
 		t.Errorf("the password is in the log: %s", lines)
 	}
 	late := start(t, server.config()) // finds what was fetched before

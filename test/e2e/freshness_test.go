@@ -13,13 +13,13 @@ import (
 func (w *world) becomes(url string, status int, reason string) reply {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		seen := len(w.log.lines(`"message":"request"`))
+		seen := len(w.log.Lines(`"message":"request"`))
 		r := w.curl(url)
 		var last string
-		for len(w.log.lines(`"message":"request"`)) == seen && time.Now().Before(deadline) {
+		for len(w.log.Lines(`"message":"request"`)) == seen && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond) // the line may come a little after the answer
 		}
-		if lines := w.log.lines(`"message":"request"`); len(lines) > 0 {
+		if lines := w.log.Lines(`"message":"request"`); len(lines) > 0 {
 			last = lines[len(lines)-1]
 		}
 		if r.status == status && strings.Contains(last, `"reason":"`+reason+`"`) {

@@ -158,7 +158,7 @@ func TestFiveBots(t *testing.T) {
 	}
 	w.stop()
 	for _, password := range []string{"sesame", base64.RawStdEncoding.EncodeToString([]byte("images:sesame"))[:16]} {
-		if lines := w.log.lines(password); len(lines) > 0 {
+		if lines := w.log.Lines(password); len(lines) > 0 {
 			t.Errorf("a password is in the log: %s", lines)
 		}
 	}

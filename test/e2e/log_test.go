@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"robotsproxy/internal/logtest"
 )
 
 // Nobody has to read the log for requests to be answered.
@@ -45,7 +47,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 	line.want(t, "lines", lost)
 	w.curl(o.URL + "/products/last")
 	w.decision(o.URL + "/products/last")
-	if n := len(w.log.lines(`"message":"request"`)); n != many+1-lost {
+	if n := len(w.log.Lines(`"message":"request"`)); n != many+1-lost {
 		t.Errorf("%d lines of %d are there, and %d are lost", n, many+1, lost)
 	}
 }
@@ -105,7 +107,7 @@ func awaitLine(t *testing.T, file string, parts ...string) (line object) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		text, _ := os.ReadFile(file) // it may not be there yet
-		if found := linesWith(string(text), parts); len(found) > 0 {
+		if found := logtest.LinesWith(string(text), parts...); len(found) > 0 {
 			must(t, json.Unmarshal([]byte(found[0]), &line))
 			return line
 		}

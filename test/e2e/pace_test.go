@@ -110,12 +110,12 @@ func TestFiftySpiders(t *testing.T) {
 	}
 	longest := 0.0
 	for range patience / (10 * time.Millisecond) { // the last lines may come a little later
-		if len(w.log.lines(`"message":"request"`)) == 50 {
+		if len(w.log.Lines(`"message":"request"`)) == 50 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	for _, line := range w.log.lines(`"message":"request"`) {
+	for _, line := range w.log.Lines(`"message":"request"`) {
 		var o object
 		must(t, json.Unmarshal([]byte(line), &o))
 		longest = max(longest, o["wait_ms"].(float64))
@@ -179,7 +179,7 @@ func TestTooManyRequests(t *testing.T) {
 func TestWhatTooManyRequestsSays(t *testing.T) {
 	t.Parallel()
 	w := start(t, "pace: {max_wait: 1s}")
-	if lines := w.log.lines(`"level":"warn"`, "robotsproxy.yaml:1:18: pace.max_wait: 1s is shorter than max_crawl_delay (1m0s)"); len(lines) != 1 {
+	if lines := w.log.Lines(`"level":"warn"`, "robotsproxy.yaml:1:18: pace.max_wait: 1s is shorter than max_crawl_delay (1m0s)"); len(lines) != 1 {
 		t.Errorf("warned of a short max_wait: %q; the log:\n%s", lines, w.log)
 	}
 	slow := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 40\n"), nil)
@@ -403,18 +403,18 @@ func TestFleetOutlivesRedis(t *testing.T) {
 		}
 	}
 	for _, w := range proxies {
-		if lines := w.log.lines("turns cannot be shared"); len(lines) != 1 || !strings.Contains(lines[0], server.socket) {
+		if lines := w.log.Lines("turns cannot be shared"); len(lines) != 1 || !strings.Contains(lines[0], server.socket) {
 			t.Errorf("logged %s", lines)
 		}
 	}
 	server.Restart()
 	for _, w := range proxies {
-		for deadline := time.Now().Add(patience); len(w.log.lines("Redis is back: turns are shared again")) == 0; time.Sleep(200 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); len(w.log.Lines("Redis is back: turns are shared again")) == 0; time.Sleep(200 * time.Millisecond) {
 			if w.curl("-A", "ExampleBot/1.0", site.URL+"/page"); time.Now().After(deadline) {
 				t.Fatalf("it is not noticed that Redis is back; the log:\n%s", w.log)
 			}
 		}
-		if lines := w.log.lines("sesame"); len(lines) > 0 {
+		if lines := w.log.Lines("sesame"); len(lines) > 0 {
 			t.Errorf("the password is in the log: %s", lines)
 		}
 	}

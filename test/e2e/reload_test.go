@@ -26,9 +26,9 @@ func (w *world) reload(bySignal bool, config ...string) {
 		}
 		return
 	}
-	before := len(w.log.lines("was reloaded"))
+	before := len(w.log.Lines("was reloaded"))
 	w.signal(syscall.SIGHUP)
-	for deadline := time.Now().Add(patience); len(w.log.lines("was reloaded")) == before; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(w.log.Lines("was reloaded")) == before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("SIGHUP reloads nothing; the log:\n%s", w.log)
 		}
@@ -40,10 +40,10 @@ func (w *world) reload(bySignal bool, config ...string) {
 func (w *world) refusedReload(config string) string {
 	w.t.Helper()
 	w.configure(config)
-	before := len(w.log.lines(`"level":"error"`))
+	before := len(w.log.Lines(`"level":"error"`))
 	w.signal(syscall.SIGHUP)
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if lines := w.log.lines(`"level":"error"`); len(lines) > before {
+		if lines := w.log.Lines(`"level":"error"`); len(lines) > before {
 			return lines[before]
 		}
 		if time.Now().After(deadline) {
@@ -172,12 +172,12 @@ func TestReloadTakesEffect(t *testing.T) {
 		return fmt.Sprint(w.curl(site.URL + "/products/1").status)
 	}
 	logs := func(w *world) string {
-		before := len(w.log.lines(`"message":"request"`))
+		before := len(w.log.Lines(`"message":"request"`))
 		w.curl(site.URL + "/products/1")
 		w.curl(site.URL + "/cart")
 		w.wantMetric("robotsproxy_connections", "0")
 		w.refusedReload("nobody: knows") // which is logged after all of that
-		return fmt.Sprint(len(w.log.lines(`"message":"request"`)) - before)
+		return fmt.Sprint(len(w.log.Lines(`"message":"request"`)) - before)
 	}
 	for _, test := range []struct {
 		config        string

@@ -109,7 +109,7 @@ func TestRunBehindOthers(t *testing.T) {
 		}
 		outer.decision(o.URL + "/products/1")
 		// What the inner one refuses does not reach the others.
-		if strings.Count(e.err.String(), "1 refused") != 2 || len(outer.log.lines(`"message":"request"`, o.URL+"/checkout/")) != 0 {
+		if strings.Count(e.err.String(), "1 refused") != 2 || len(outer.log.Lines(`"message":"request"`, o.URL+"/checkout/")) != 0 {
 			t.Errorf("%s: the summaries are\n%s", scheme, &e.err)
 		}
 	}
@@ -478,7 +478,7 @@ func TestRunCleansUpAfterTheKilled(t *testing.T) {
 func awaitText(t *testing.T, out *logLines, text string) {
 	t.Helper()
 	for deadline := time.After(patience); ; {
-		got, more := out.read()
+		got, more := out.Read()
 		if strings.Contains(got, text) {
 			return
 		}

@@ -80,7 +80,7 @@ func TestRequestsInFlightMayEnd(t *testing.T) {
 		if state := w.ended(); state.ExitCode() != 0 {
 			t.Errorf("%v, want exit code 0", state)
 		}
-		if lines := w.log.lines(`"message":"request"`); len(lines) != len(doors) {
+		if lines := w.log.Lines(`"message":"request"`); len(lines) != len(doors) {
 			t.Errorf("%d decisions are logged, want %d", len(lines), len(doors))
 		}
 	}

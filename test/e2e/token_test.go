@@ -113,13 +113,13 @@ func TestWarningOfAnOpenAdminServer(t *testing.T) {
 	for config, want := range map[string]int{"": 1, "admin_token: x": 0} {
 		w := newWorld(t, config)
 		w.runWith("--listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0")
-		if warnings := w.log.lines(`"level":"warn"`, "set admin_token"); len(warnings) != want {
+		if warnings := w.log.Lines(`"level":"warn"`, "set admin_token"); len(warnings) != want {
 			t.Errorf("%q: %d warnings", config, len(warnings))
 		}
 		w.stop()
 	}
 	w := start(t)
-	if warnings := w.log.lines("admin_token"); len(warnings) != 0 {
+	if warnings := w.log.Lines("admin_token"); len(warnings) != 0 {
 		t.Errorf("on loopback: %q", warnings)
 	}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"robotsproxy/internal/logtest"
 )
 
 // patience is how long a test waits for anything: it ends what hangs, and nothing
@@ -124,7 +125,7 @@ func (w *world) stop() {
 	if state := w.ended(); state.ExitCode() != 0 {
 		w.t.Errorf("after SIGTERM: %v; its log:\n%s", state, w.log)
 	}
-	for _, line := range w.log.lines() {
+	for _, line := range w.log.Lines() {
 		if !json.Valid([]byte(line)) {
 			w.t.Errorf("a line of the log is no JSON: %s", line)
 		}
@@ -256,10 +257,9 @@ func (o object) want(t *testing.T, pairs ...any) {
 
 // logLines is the program's log, which a test can read and wait on.
 type logLines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	more chan struct{} // closed when there is more, if somebody waits
+	logtest.Buffer
 
+	mu     sync.Mutex
 	paused chan struct{} // closed when reading goes on; nil: it does
 	gone   bool          // whoever read has left
 }
@@ -288,71 +288,24 @@ func (l *logLines) Write(p []byte) (int, error) {
 		<-paused
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gone {
+	gone := l.gone
+	l.mu.Unlock()
+	if gone {
 		return 0, io.ErrClosedPipe // then the pipe is closed
 	}
-	if l.more != nil {
-		close(l.more)
-		l.more = nil
-	}
-	return l.text.Write(p)
-}
-
-func (l *logLines) String() string {
-	text, _ := l.read()
-	return text
-}
-
-func (l *logLines) read() (text string, more <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.more == nil {
-		l.more = make(chan struct{})
-	}
-	return l.text.String(), l.more
-}
-
-// lines are those that hold all parts.
-func (l *logLines) lines(parts ...string) []string {
-	text, _ := l.read()
-	return linesWith(text, parts)
-}
-
-func linesWith(text string, parts []string) (found []string) {
-	for line := range strings.Lines(text) {
-		if strings.HasSuffix(line, "\n") && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
-			found = append(found, line)
-		}
-	}
-	return found
+	return l.Buffer.Write(p)
 }
 
 // wait returns the first line that holds all parts. The test fails if the
 // program ends without it.
 func (l *logLines) wait(t *testing.T, exited <-chan struct{}, parts ...string) object {
 	t.Helper()
-	deadline := time.After(patience)
-	for over := false; ; {
-		text, more := l.read()
-		if found := linesWith(text, parts); len(found) > 0 {
-			var line object
-			if err := json.Unmarshal([]byte(found[0]), &line); err != nil {
-				t.Fatalf("a line of the log is no JSON: %s", found[0])
-			}
-			return line
-		}
-		if over {
-			t.Fatalf("no line with %q in the log:\n%s", parts, text)
-		}
-		select {
-		case <-more:
-		case <-exited:
-			over = true
-		case <-deadline:
-			over = true
-		}
+	text := l.WaitLine(t, exited, parts...)
+	var line object
+	if err := json.Unmarshal([]byte(text), &line); err != nil {
+		t.Fatalf("a line of the log is no JSON: %s", text)
 	}
+	return line
 }
 
 // origin is a web site that remembers what it was asked for.
