@@ -179,7 +179,8 @@ func TestCommandsOfTheOwnPage(t *testing.T) {
 		"any shell": {"http_proxy=" + proxy, "https_proxy=" + proxy, "HTTP_PROXY=" + proxy, "HTTPS_PROXY=" + proxy},
 		"Python":    {"REQUESTS_CA_BUNDLE=", "SSL_CERT_FILE="},
 		"Node":      {"NODE_USE_ENV_PROXY=1", "NODE_EXTRA_CA_CERTS="},
-		"Go, Ruby":  {"SSL_CERT_FILE="},
+		"Go":        {"SSL_CERT_FILE="},
+		"Ruby":      {"SSL_CERT_FILE="},
 	} {
 		env, err := w.shell(t.TempDir(), snippet(client)+"\nenv")
 		if err != nil {
