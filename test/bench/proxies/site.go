@@ -219,10 +219,13 @@ func serveOrigin(args []string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(ports); err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(originPage), TLSConfig: &tls.Config{GetCertificate: byAddress(leaf, ca)}}
+	// One server each: the first of Serve and ServeTLS that is called on a server decides
+	// whether it speaks HTTP/2. After Serve, TLS offers it and the server can't speak it.
+	plainServer := &http.Server{Handler: http.HandlerFunc(originPage)}
+	secureServer := &http.Server{Handler: http.HandlerFunc(originPage), TLSConfig: &tls.Config{GetCertificate: byAddress(leaf, ca)}}
 	failed := make(chan error, 2)
-	go func() { failed <- server.Serve(plain) }()
-	go func() { failed <- server.ServeTLS(secure, "", "") }()
+	go func() { failed <- plainServer.Serve(plain) }()
+	go func() { failed <- secureServer.ServeTLS(secure, "", "") }()
 	return <-failed
 }
 
