@@ -61,7 +61,7 @@ func (r *row) path(t *testing.T) (path string, robotsTxt bool) {
 var otherSuites = []string{
 	"benjaminestes.jsonl", "cpython_robotparser.jsonl", "crawler_commons.jsonl", "google_robots_extra.jsonl",
 	"google_robots_test.jsonl", "protego.jsonl", "rep_cpp.jsonl", "reppy.jsonl", "robots_parser_js.jsonl",
-	"robots_url.jsonl", "robotstxt_spec_test.jsonl", "temoto.jsonl", "texting_robots.jsonl",
+	"robotstxt_spec_test.jsonl", "temoto.jsonl", "texting_robots.jsonl",
 }
 
 func TestConformance(t *testing.T) {
