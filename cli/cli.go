@@ -1,6 +1,5 @@
 // Package cli is the command line of robotsproxy. Each command has a file of its own,
-// named for it. engine.go opens what serve, run, check and history share; supervise.go
-// looks after the command of run.
+// named for it. engine.go opens what serve, run, check and history share.
 package cli
 
 import (

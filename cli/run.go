@@ -15,11 +15,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/certs"
+	"robotsproxy/cli/child"
 	"robotsproxy/config"
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/upstream"
 )
+
+// exitProxy is the exit code of run when its proxy could not start. All other codes of run
+// come from its command.
+const exitProxy = 125
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -80,7 +85,7 @@ func runConfig(cmd *cobra.Command) (config.Config, error) {
 	}
 	// Settings for a proxy that others use don't hold for a private one.
 	cfg.Clients = proxy.DefaultClients()
-	cfg.Clients.Connections = onlyCommandUsers()
+	cfg.Clients.Connections = child.CommandUsers()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
 	cfg.Name += "-run-" + randomName()
 	if cfg.Upstream.Proxy == "" {
@@ -103,13 +108,13 @@ func randomName() string {
 // command's code.
 func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 	// Until the end: a signal must not keep the proxy's files from being removed.
-	signals, stop := notifySignals()
+	signals, stop := child.NotifySignals()
 	defer stop()
 	p, err := startPrivateProxy(cmd, cfg)
 	if err != nil {
 		return exit{exitProxy, err}
 	}
-	code, err := supervise(newChild(cmd, command, p), signals)
+	code, err := child.Run(newChild(cmd, command, p), signals)
 	closeErr := p.Close()
 	if err == nil {
 		p.summary.print(cmd.ErrOrStderr(), cfg.Upstream.Parents.Exempt(), p.server.Distrusted())
@@ -119,16 +124,13 @@ func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 
 // newChild is the user's command, with an environment that leads its clients to p.
 func newChild(cmd *cobra.Command, command []string, p *privateProxy) *exec.Cmd {
-	child := exec.Command(command[0], command[1:]...)
-	if errors.Is(child.Err, exec.ErrDot) {
-		child.Err = nil // the user has put "." in PATH
-	}
-	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	child.Env = os.Environ()
+	c := child.Command(command[0], command[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	c.Env = os.Environ()
 	for _, v := range clientVariables(p.address, p.trust, os.Getenv) {
-		child.Env = append(child.Env, v.name+"="+v.value)
+		c.Env = append(c.Env, v.name+"="+v.value)
 	}
-	return child
+	return c
 }
 
 // A privateProxy is the proxy of one run.
@@ -192,12 +194,12 @@ func openRunCA(cfg config.Config) (*certs.CA, error) {
 
 // writeTrust writes the files by which the command's clients trust the CA.
 func (p *privateProxy) writeTrust(cfg config.Config, ca *certs.CA) error {
-	folder, err := makeRunFolder(cfg.HTTPS.TrustDir)
+	folder, err := child.MakeFolder(cfg.HTTPS.TrustDir)
 	if err != nil {
 		return fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
 	}
 	p.engine.onClose(folder.Close)
-	if p.trust, err = ca.WriteTrust(folder.path, ownTrust(os.Getenv)); err != nil {
+	if p.trust, err = ca.WriteTrust(folder.Path, ownTrust(os.Getenv)); err != nil {
 		return err
 	}
 	for _, warning := range p.trust.Warnings {

@@ -119,7 +119,7 @@ var arrows = map[string]map[string]string{
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "proxy/users", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/outage", "internal/printable", "internal/redisclient", "internal/shortage"}
+var leaves = []string{"robots", "proxy/users", "cli/child", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/outage", "internal/printable", "internal/redisclient", "internal/shortage"}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.

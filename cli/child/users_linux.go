@@ -1,4 +1,4 @@
-package cli
+package child
 
 import (
 	"bufio"
@@ -18,19 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// commandUsers are the users who may use the proxy of a run: its own user, root, and the
-// users that processes of its command run as now. A process belongs to the command as long
-// as it descends from this process. A daemon that changes its user and outlives its parent
-// does not.
-type commandUsers struct {
-	mu   sync.Mutex
-	seen time.Time // when the processes were last listed
-	uids []uint32  // the users that they ran as
+// users are the users who may use the proxy of a run: this process's own user, root, and
+// the users that processes of the command run as now. A process belongs to the command as
+// long as it descends from this process. A daemon that changes its user and outlives its
+// parent does not.
+type users struct {
+	mu     sync.Mutex
+	listed time.Time // when the processes were last listed
+	uids   []uint32  // the users that they ran as
 }
 
-// onlyCommandUsers is for proxy.Clients. It returns nil if the system does not tell who
-// owns the other end of a connection.
-func onlyCommandUsers() func(client, proxy netip.AddrPort) error {
+// CommandUsers returns a function that says why the client of a connection to the proxy
+// is not of the command, or nil if it is: that is, if it belongs to this process's user, to
+// root, or to a user that a descendant of this process runs as. The function is safe for
+// concurrent use. CommandUsers returns nil if the system does not tell who owns the other
+// end of a connection.
+func CommandUsers() func(client, proxy netip.AddrPort) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil
@@ -45,29 +48,30 @@ func onlyCommandUsers() func(client, proxy netip.AddrPort) error {
 	if uid, err := socketOwner(client, proxy); err != nil || int(uid) != os.Geteuid() {
 		return nil
 	}
-	return new(commandUsers).admit
+	return new(users).admit
 }
 
-// admit says why the client of a connection may not use the proxy; nil if it may.
-func (u *commandUsers) admit(client, proxy netip.AddrPort) error {
+// admit returns an error that says why the client of a connection may not use the proxy,
+// or nil if it may.
+func (u *users) admit(client, proxy netip.AddrPort) error {
 	asked := time.Now()
 	uid, err := socketOwner(client, proxy)
 	switch {
 	case err != nil:
-		return fmt.Errorf("whose connection this is cannot be told: %w", err)
+		return fmt.Errorf("finding out whose connection this is: %w", err)
 	case uid == 0, int(uid) == os.Geteuid(), u.has(uid, asked):
 		return nil
 	}
 	return fmt.Errorf("this proxy is private to a command of user %d, and user %d may not use it", os.Geteuid(), uid)
 }
 
-// has reports whether a process of the command ran as the user at that time or later. One
-// listing of the processes serves all who ask at the same time.
-func (u *commandUsers) has(uid uint32, at time.Time) bool {
+// has reports whether a process of the command ran as the user at that time or later.
+// Callers who ask at the same time share one listing of the processes.
+func (u *users) has(uid uint32, at time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.seen.Before(at) {
-		u.seen = time.Now()
+	if u.listed.Before(at) {
+		u.listed = time.Now()
 		u.uids = descendantUsers(os.Getpid())
 	}
 	return slices.Contains(u.uids, uid)
@@ -82,7 +86,7 @@ func descendantUsers(pid int) (uids []uint32) {
 		if err != nil {
 			continue
 		}
-		stat, _ := os.ReadFile("/proc/" + entry.Name() + "/stat") // it may have ended
+		stat, _ := os.ReadFile("/proc/" + entry.Name() + "/stat") // the process may have ended
 		// The name is in parentheses and may hold any character; after it come the
 		// state and the parent.
 		if fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]); len(fields) > 1 {
@@ -97,13 +101,13 @@ func descendantUsers(pid int) (uids []uint32) {
 	return uids
 }
 
-// processUsers are the users by which a process may open a socket.
+// processUsers are the users as whom a process may open a socket.
 func processUsers(pid int) (uids []uint32) {
 	status, _ := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
 	defer status.Close()
 	for lines := bufio.NewScanner(status); lines.Scan(); {
 		if all, found := strings.CutPrefix(lines.Text(), "Uid:"); found {
-			for _, field := range strings.Fields(all) { // real, effective, saved, of the file system
+			for _, field := range strings.Fields(all) { // real, effective, saved, file system
 				if uid, err := strconv.ParseUint(field, 10, 32); err == nil {
 					uids = append(uids, uint32(uid))
 				}
@@ -113,13 +117,13 @@ func processUsers(pid int) (uids []uint32) {
 	return uids
 }
 
-// socketOwner is the user who opened the client's end of a TCP connection over IPv4 on
-// this machine. It asks the kernel by sock_diag(7). /proc/net/tcp says the same, but on a
-// big machine takes tens of milliseconds to read, however few connections there are.
+// socketOwner returns the user who opened the client's end of a TCP connection over IPv4 on
+// this machine. It asks the kernel through sock_diag(7). /proc/net/tcp says the same, but
+// takes tens of milliseconds to read on a big machine, however few connections there are.
 func socketOwner(client, server netip.AddrPort) (uid uint32, err error) {
 	client, server = netip.AddrPortFrom(client.Addr().Unmap(), client.Port()), netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
 	if !client.Addr().Is4() || !server.Addr().Is4() {
-		return 0, errors.New("it is not over IPv4")
+		return 0, errors.New("the connection is not over IPv4")
 	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -168,7 +172,7 @@ func diagRequest(client, server netip.AddrPort) []byte {
 	copy(q.Client[:], client.Addr().AsSlice())
 	copy(q.Server[:], server.Addr().AsSlice())
 	q.Cookie = [2]uint32{any, any}
-	message, _ := binary.Append(nil, binary.NativeEndian, q) // of fixed size
+	message, _ := binary.Append(nil, binary.NativeEndian, q) // q has a fixed size
 	return message
 }
 
@@ -176,7 +180,7 @@ func diagOwner(reply []byte) (uid uint32, err error) {
 	var header unix.NlMsghdr
 	n, err := binary.Decode(reply, binary.NativeEndian, &header)
 	if err != nil {
-		return 0, fmt.Errorf("reading what the kernel says: %w", err)
+		return 0, fmt.Errorf("reading the kernel's answer: %w", err)
 	}
 	if header.Type == unix.NLMSG_ERROR {
 		var code int32
@@ -184,17 +188,17 @@ func diagOwner(reply []byte) (uid uint32, err error) {
 		if errno := unix.Errno(-code); errno != unix.ENOENT {
 			return 0, errno
 		}
-		return 0, errors.New("it has been closed")
+		return 0, errors.New("the connection has been closed")
 	}
 	var a diagAnswer
 	if _, err := binary.Decode(reply[n:], binary.NativeEndian, &a); err != nil {
-		return 0, fmt.Errorf("reading what the kernel says: %w", err)
+		return 0, fmt.Errorf("reading the kernel's answer: %w", err)
 	}
-	// A socket that its process has closed has no inode, and root as its owner. If there
-	// is no such socket any more, the kernel returns one that listens at that address.
+	// A socket that its process has closed has no inode, and its owner is root. If the
+	// socket no longer exists, the kernel returns one that listens at its address.
 	const listening = 10 // TCP_LISTEN
 	if a.Inode == 0 || a.State == listening {
-		return 0, errors.New("it has been closed")
+		return 0, errors.New("the connection has been closed")
 	}
 	return a.UID, nil
 }

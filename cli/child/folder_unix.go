@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package child
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lockFolder locks a folder, which must be this user's own and no symbolic link. The
-// system releases the lock when the process ends, however it ends.
+// lockFolder locks a folder, which must belong to this user and must not be a symbolic
+// link. The system releases the lock when this process ends, however it ends.
 func lockFolder(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

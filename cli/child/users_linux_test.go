@@ -1,4 +1,4 @@
-package cli
+package child
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connections are n of them to a listener, by their clients' ends.
+// connections makes n connections to a listener and returns the clients' ends.
 func connections(t testing.TB, network, address string, n int) (clients []net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -50,34 +50,34 @@ func TestSocketOwner(t *testing.T) {
 	conns := connections(t, "tcp", "127.0.0.1", 3)
 	client, server := ends(conns[0])
 	if got := owner(client, server); got != own {
-		t.Errorf("of an open one: %s", got)
+		t.Errorf("open connection: got %s", got)
 	}
 	if got := owner(netip.AddrPortFrom(netip.AddrFrom16(client.Addr().As16()), client.Port()), server); got != own {
-		t.Errorf("of one in IPv6 notation: %s", got)
+		t.Errorf("address in IPv6 notation: got %s", got)
 	}
 	must(t, conns[0].(*net.TCPConn).CloseWrite())
 	if got := owner(client, server); got != own {
-		t.Errorf("of one that says no more: %s", got)
+		t.Errorf("half-closed connection: got %s", got)
 	}
-	const closed = "it has been closed"
+	const closed = "the connection has been closed"
 	must(t, conns[0].Close())
 	if got := owner(client, server); got != closed {
-		t.Errorf("of a closed one: %s", got)
+		t.Errorf("closed connection: got %s", got)
 	}
 	client, server = ends(conns[1])
 	if got := owner(netip.AddrPortFrom(client.Addr(), 1), server); got != closed {
-		t.Errorf("of none: %s", got)
+		t.Errorf("no such connection: got %s", got)
 	}
 	if got := owner(server, netip.AddrPortFrom(client.Addr(), 1)); got != closed {
-		t.Errorf("of a listener: %s", got)
+		t.Errorf("listener: got %s", got)
 	}
 	if got := owner(netip.MustParseAddrPort("[::1]:80"), server); !strings.Contains(got, "IPv4") {
-		t.Errorf("over IPv6: %s", got)
+		t.Errorf("IPv6: got %s", got)
 	}
 }
 
-// A client such as Java's speaks IPv4 by a socket for IPv6.
-func TestOwnerOfASocketForBoth(t *testing.T) {
+// Java's clients, among others, speak IPv4 over an IPv6 socket.
+func TestOwnerOfDualStackSocket(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
@@ -94,14 +94,14 @@ func TestOwnerOfASocketForBoth(t *testing.T) {
 	}
 }
 
-// Users count for as long as they have a process that descends from this one.
+// A user counts only as long as one of the user's processes descends from this one.
 func TestDescendantUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may run a command as another user")
 	}
 	const uid = 65531
 	if slices.Contains(descendantUsers(os.Getpid()), uid) {
-		t.Fatal("there is such a process already")
+		t.Fatal("user 65531 has a process before the test starts one")
 	}
 	child := exec.Command("sh", "-c", "setpriv --reuid=65531 --clear-groups sh -c 'echo ready; read line'; read line")
 	input, err := child.StdinPipe()
@@ -109,23 +109,23 @@ func TestDescendantUsers(t *testing.T) {
 	out, err := child.StdoutPipe()
 	must(t, err)
 	must(t, child.Start())
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it is ready
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // the grandchild runs
 		t.Fatal(err)
 	}
 	if !slices.Contains(descendantUsers(os.Getpid()), uid) {
-		t.Error("a grandchild is not found")
+		t.Error("the user of a grandchild is not found")
 	}
 	if slices.Contains(descendantUsers(1<<30), uid) {
-		t.Error("it is found to descend from nobody")
+		t.Error("the user is found for a process that does not exist")
 	}
 	io.WriteString(input, "\n\n")
 	must(t, child.Wait())
 	if slices.Contains(descendantUsers(os.Getpid()), uid) {
-		t.Error("it has ended, and counts")
+		t.Error("the user still counts after the process has ended")
 	}
 }
 
-// What it costs to know whose a connection is, among many.
+// BenchmarkSocketOwner measures a look-up among a few connections and among many.
 func BenchmarkSocketOwner(b *testing.B) {
 	for _, n := range []int{1, 400} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -134,5 +134,12 @@ func BenchmarkSocketOwner(b *testing.B) {
 				socketOwner(client, server)
 			}
 		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

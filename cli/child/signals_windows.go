@@ -1,4 +1,4 @@
-package cli
+package child
 
 import (
 	"os"
@@ -6,9 +6,9 @@ import (
 )
 
 // forwardedSignals must not end this process before its child. The console sends them to
-// both.
+// both processes.
 var forwardedSignals = []os.Signal{os.Interrupt}
 
-func isolateSignals(*exec.Cmd) {}
+func prepare(*exec.Cmd) {}
 
 func fromTerminal(os.Signal) bool { return true }

@@ -1,0 +1,103 @@
+// Package child looks after the command that `robotsproxy run` starts. Run starts it,
+// passes signals on to it, waits for it and gives its exit code; it is the only place that
+// does any of this. CommandUsers tells which connections come from the command's
+// processes. A Folder holds the files that they read.
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+)
+
+// The exit codes of a command that did not end by itself. env(1) and shells use the same.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalled     = 128 // and the signal's number
+)
+
+// Command returns the named command with its arguments, for Run. The caller may set its
+// streams, its environment and its SysProcAttr.
+func Command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	if errors.Is(cmd.Err, exec.ErrDot) {
+		cmd.Err = nil // the user has put "." in PATH
+	}
+	return cmd
+}
+
+// NotifySignals sends the signals that are meant for the command to a channel, until stop
+// is called, instead of letting them end this process. A signal that this process was
+// started to ignore, as by nohup, stays ignored, by the command too.
+func NotifySignals() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)...)
+	// If the reader of standard error leaves, neither the proxy nor the exit code changes.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return c, func() { signal.Stop(c) }
+}
+
+// Run starts a command, passes on to it the signals that come, and waits for its end. It
+// returns the command's exit code: 128+N if signal N ended it. If the command could not be
+// started, it returns an error as well, and the code 127 if there is no such command, else
+// 126. If a signal came earlier, the command is not started.
+func Run(cmd *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
+	select {
+	case s := <-signals:
+		return exitSignalled + int(s.(syscall.Signal)), nil
+	default:
+	}
+	// The kernel ties a child to the thread that started it (see endWithParent).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	prepare(cmd)
+	if err := cmd.Start(); err != nil {
+		return startCode(err), startError(cmd.Args[0], err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait() // its error says no more than cmd.ProcessState
+	}()
+	for {
+		select {
+		case s := <-signals:
+			if !fromTerminal(s) {
+				cmd.Process.Signal(s) // fails if the command has just ended
+			}
+		case <-ended:
+			return endCode(cmd.ProcessState), nil
+		}
+	}
+}
+
+// startCode is the exit code for a command that could not be started.
+func startCode(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitNotExecutable
+}
+
+func startError(name string, err error) error {
+	err = fmt.Errorf("starting %s: %w", name, err)
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = fmt.Errorf("%w; begin a shell script with the line #!/bin/sh", err)
+	}
+	return err
+}
+
+// endCode is the exit code for a command that has ended.
+func endCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitSignalled + int(status.Signal())
+	}
+	return state.ExitCode()
+}
