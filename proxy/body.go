@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"robotsproxy/proxy/flow"
 )
 
 // upload is the body of a request on its way to the origin. The transport reads
@@ -12,7 +14,7 @@ import (
 type upload struct {
 	io.ReadCloser
 	request *http.Request
-	flow    *direction
+	flow    *flow.Direction
 
 	mu     sync.Mutex
 	left   int64 // octets to come; negative if that is not known
@@ -22,15 +24,15 @@ type upload struct {
 	err    error // of the client's; not that it has been closed here
 }
 
-func newUpload(r *http.Request, flow *direction) *upload {
+func newUpload(r *http.Request, flow *flow.Direction) *upload {
 	return &upload{ReadCloser: r.Body, request: r, flow: flow, left: r.ContentLength}
 }
 
 func (u *upload) Read(p []byte) (int, error) {
-	u.flow.taken() // else nobody would read on
+	u.flow.Delivered() // else nobody would read on
 	n, err := u.ReadCloser.Read(p)
 	if n > 0 {
-		u.flow.comes()
+		u.flow.Received()
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -38,7 +40,7 @@ func (u *upload) Read(p []byte) (int, error) {
 		u.left -= int64(n)
 	}
 	if err != nil || u.left == 0 || u.over {
-		u.flow.taken() // nobody may read on
+		u.flow.Delivered() // nobody may read on
 	}
 	switch {
 	case err == io.EOF:
@@ -58,7 +60,7 @@ func (u *upload) Close() error {
 	ours := u.request.ProtoMajor != 1
 	u.mu.Lock()
 	u.over, u.closed = true, ours
-	u.flow.taken()
+	u.flow.Delivered()
 	u.mu.Unlock()
 	if !ours {
 		return nil
@@ -92,15 +94,15 @@ type download struct {
 	io.ReadCloser
 	response *http.Response
 	proxy    string // the name of this one
-	flow     *direction
+	flow     *flow.Direction
 	cut      error // why it ended before its end
 }
 
 func (d *download) Read(p []byte) (int, error) {
-	d.flow.taken() // else nobody would read on
+	d.flow.Delivered() // else nobody would read on
 	n, err := d.ReadCloser.Read(p)
 	if n > 0 {
-		d.flow.comes()
+		d.flow.Received()
 	}
 	switch {
 	case err == io.EOF && len(d.response.Trailer) > 0:

@@ -7,13 +7,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"robotsproxy/proxy/flow"
 )
 
 // An origin that breaks off has the transport close the upload, maybe while it is
 // being read. That is no fault of the client's.
 func TestUploadClosedIsNotMalformed(t *testing.T) {
 	body, _ := io.Pipe()
-	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(direction))
+	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(flow.Direction))
 	u.Close()
 	if _, err := u.Read(make([]byte, 1)); err == nil {
 		t.Fatal("what is closed can be read")
@@ -25,7 +27,7 @@ func TestUploadClosedIsNotMalformed(t *testing.T) {
 
 func TestUploadMalformed(t *testing.T) {
 	body, client := io.Pipe()
-	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(direction))
+	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(flow.Direction))
 	client.CloseWithError(errors.New("the body ends before its end"))
 	u.Read(make([]byte, 1))
 	if u.malformed() == nil {

@@ -16,6 +16,7 @@ import (
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
@@ -62,7 +63,7 @@ func (t *tunnel) peek(n int) ([]byte, error) {
 }
 
 // CloseWrite tells the client that nothing more comes.
-func (t *tunnel) CloseWrite() error { return closeWrite(t.Conn) }
+func (t *tunnel) CloseWrite() error { return flow.CloseWrite(t.Conn) }
 
 // connect opens a tunnel. goproxy has no part in it: it would lose a ClientHello
 // that comes in one packet with the CONNECT.

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"robotsproxy/internal/shortage"
 	"robotsproxy/internal/slots"
+	"robotsproxy/proxy/flow"
 )
 
 // countingListener counts the connections that are open. Each has a slot among all
@@ -70,8 +70,8 @@ func (l *countingListener) admit(conn net.Conn) (net.Conn, error) {
 	})
 	l.open.Inc()
 	l.clients.add(counted)
-	counted.watch.mayIdle = true
-	counted.watch.start(2*l.stall(), counted)
+	counted.watchdog.Limit, counted.watchdog.Target, counted.watchdog.AllowSilence = 2*l.stall(), counted, true
+	counted.watchdog.Start()
 	return counted, nil
 }
 
@@ -86,39 +86,32 @@ func (l *countingListener) Close() error {
 // writes after it is not.
 type countedConn struct {
 	net.Conn
-	watch     watch
+	watchdog  flow.Watchdog
 	idleSince atomic.Int64 // by the clock of clients; 0: it does not wait for a request
 	closed    func()
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	c.watch.down.comes()
+	c.watchdog.Down.Received()
 	n, err := c.Conn.Write(p)
-	c.watch.down.taken()
+	c.watchdog.Down.Delivered()
 	return n, err
 }
 
 func (c *countedConn) Close() error {
 	err := c.Conn.Close()
 	c.closed()
-	c.watch.stop()
+	c.watchdog.Stop()
 	return err
 }
 
-// breakOff makes what is being written fail; net/http closes then.
-func (c *countedConn) breakOff(stall) { c.Conn.Close() }
+// Abort makes what is being written fail; net/http closes then.
+func (c *countedConn) Abort(flow.Stall) { c.Conn.Close() }
 
 // CloseWrite tells the client that nothing more comes. net/http does so before it
 // closes a connection whose client is still sending, so that the client gets to
 // read what came before.
-func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
-
-func closeWrite(conn net.Conn) error {
-	if c, ok := conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (c *countedConn) CloseWrite() error { return flow.CloseWrite(c.Conn) }
 
 // connections are those that no http.Server looks after any more. The zero
 // value holds none.

@@ -3,15 +3,17 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
+	"time"
 
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
@@ -28,11 +30,11 @@ type exchange struct {
 	body      download        // of its response
 
 	server   *Server
-	standing watch
-	asking   atomic.Bool // a request with a body is on its way to the origin
-	cancel   func()      // ends what goes on upstream; nil: upstream does, if that is not nil
-	upstream io.Closer   // the body of the origin's response
-	told     bool        // the client has been told that the request stood still
+	watchdog flow.Watchdog
+	asking   bool      // a request with a body is on its way to the origin; see watchdog.Sync
+	cancel   func()    // ends what goes on upstream; nil: upstream does, if that is not nil
+	upstream io.Closer // the body of the origin's response
+	told     bool      // the client has been told that the request stood still
 }
 
 type exchangeKey struct{}
@@ -43,6 +45,7 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // door ends here.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.Target) {
 	x := &exchange{server: s, target: target}
+	x.watchdog.Limit, x.watchdog.Target = s.stallLimit(), x
 	x.client = responseWriter{ResponseWriter: w, exchange: x, hijacked: &s.hijacked, head: r.Method == http.MethodHead}
 	s.exchanges.RLock()
 	defer s.exchanges.RUnlock()
@@ -53,7 +56,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.T
 // conclude ends an exchange, whatever became of it. It is deferred.
 func (s *Server) conclude(x *exchange, r *http.Request) {
 	cause := recover()
-	stood := x.standing.stop()
+	stall := x.watchdog.Stop()
 	if x.cancel != nil {
 		defer x.cancel()
 	}
@@ -67,17 +70,17 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 	}
 	x.client.end()
 	switch {
-	case stood == silent && x.upload.whole() && x.upstream != nil:
+	case stall == flow.Silent && x.upload.whole() && x.upstream != nil:
 		s.failures.WithLabelValues("connection_read_timeout").Inc()
-	case stood == upHeld && !x.told:
+	case stall == flow.UpBlocked && !x.told:
 		s.failures.WithLabelValues("connection_write_timeout").Inc()
-	case stood == moves && x.body.cut != nil && r.Context().Err() == nil: // else it is the client that has left
+	case stall == flow.Moving && x.body.cut != nil && r.Context().Err() == nil: // else it is the client that has left
 		s.failures.WithLabelValues(upstream.CutShort).Inc()
 	}
 	if x.admission != nil {
-		x.admission.Done(x.client.status, x.client.bytes, cmp.Or(x.standing.why(stood), x.failed, x.body.cut))
+		x.admission.Done(x.client.status, x.client.bytes, cmp.Or(x.watchdog.Error(stall), x.failed, x.body.cut))
 	}
-	broken := cause != nil || x.body.cut != nil || stood != moves && !x.told
+	broken := cause != nil || x.body.cut != nil || stall != flow.Moving && !x.told
 	if r.ProtoMajor == 1 && !x.upload.whole() {
 		if !broken {
 			linger(x.client.ResponseWriter, x.upload)
@@ -114,7 +117,7 @@ func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody // h2 has a body here, which would go out chunked
 	} else {
-		x.upload = newUpload(r, &x.standing.up)
+		x.upload = newUpload(r, &x.watchdog.Up)
 		x.early.trace.WroteRequest = x.sent
 		out.Body = x.upload
 	}
@@ -141,9 +144,11 @@ func verbatim(scheme, authority, target string) *url.URL {
 // sent says that all of a request with a body is on its way to the origin. How long its
 // response may take is the transport's to bound.
 func (x *exchange) sent(info httptrace.WroteRequestInfo) {
-	if info.Err == nil && x.asking.Load() {
-		x.standing.paused.Store(true)
-	}
+	x.watchdog.Sync(func() {
+		if info.Err == nil && x.asking {
+			x.watchdog.Pause()
+		}
+	})
 }
 
 // admit has the gate judge a request, and makes one that may pass ready for its origin. A
@@ -201,19 +206,19 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		// Else HTTP/1.1 would read away what is left of the request's body as soon as
 		// the response begins, while the transport reads it too.
 		http.NewResponseController(x.client.ResponseWriter).EnableFullDuplex()
-		x.asking.Store(true)
-		x.standing.start(s.stallLimit(), x)
+		x.asking = true
+		x.watchdog.Start()
 	}
 	resp, err := s.transport.RoundTrip(r)
 	x.early.end()
-	stood := moves
+	stall := flow.Moving
 	if x.upload != nil {
-		stood = x.answered()
+		stall = x.answered()
 	}
 	switch {
-	case err != nil && (stood == silent || stood == upHeld):
+	case err != nil && (stall == flow.Silent || stall == flow.UpBlocked):
 		x.failed, x.told = err, true
-		return s.response(r, s.stalled(stood, x.standing.limit))
+		return s.response(r, s.stalled(stall, x.watchdog.Limit))
 	case err != nil && r.Context().Err() != nil:
 		x.failed = err
 		panic(http.ErrAbortHandler) // the client has left
@@ -233,7 +238,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	stripResponse(resp.Header, s.opts.Name, switched)
 	if !switched {
-		x.body = download{ReadCloser: resp.Body, response: resp, proxy: s.opts.Name, flow: &x.standing.down}
+		x.body = download{ReadCloser: resp.Body, response: resp, proxy: s.opts.Name, flow: &x.watchdog.Down}
 		resp.Body = &x.body
 	}
 	if len(resp.Trailer) > 0 {
@@ -250,11 +255,56 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 
 // answered says that the origin is no longer being asked, and how the exchange stood still
 // before.
-func (x *exchange) answered() stall {
-	x.standing.mu.Lock()
-	defer x.standing.mu.Unlock()
-	x.asking.Store(false)
-	x.standing.paused.Store(false)
-	x.standing.down.taken()
-	return x.standing.how
+func (x *exchange) answered() flow.Stall {
+	return x.watchdog.Sync(func() {
+		x.asking = false
+		x.watchdog.Resume()
+		x.watchdog.Down.Delivered()
+	})
+}
+
+// SetStallTimeout sets how long the requests and tunnels that begin from now on may stand
+// still; see [Limits.StallTimeout].
+func (s *Server) SetStallTimeout(limit time.Duration) { s.stallTimeout.Store(int64(limit)) }
+
+func (s *Server) stallLimit() time.Duration { return time.Duration(s.stallTimeout.Load()) }
+
+// Abort ends an exchange that stands still. While the origin is being asked, the client
+// can still be answered; afterwards its response is cut short.
+func (x *exchange) Abort(how flow.Stall) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			x.server.panicked(cause)
+		}
+	}()
+	client := http.NewResponseController(x.client.ResponseWriter)
+	if how != flow.UpBlocked || !x.asking {
+		client.SetReadDeadline(pastDeadline)
+	}
+	if !x.asking {
+		client.SetWriteDeadline(pastDeadline)
+	}
+	switch {
+	case x.cancel != nil:
+		x.cancel()
+	case x.upstream != nil:
+		go x.upstream.Close() // it may wait for what stands still
+	}
+}
+
+// pastDeadline is a deadline that is over.
+var pastDeadline = time.Unix(1, 0)
+
+// stalled answers a request that stood still while the origin was being asked.
+func (s *Server) stalled(how flow.Stall, limit time.Duration) answer.Answer {
+	if how == flow.UpBlocked {
+		const kind = "connection_write_timeout"
+		s.failures.WithLabelValues(kind).Inc()
+		return answer.Answer{
+			Status:  http.StatusGatewayTimeout,
+			Kind:    kind,
+			Details: fmt.Sprintf("the origin took nothing of the request's body for %v", limit),
+		}
+	}
+	return answer.BadRequest(http.StatusRequestTimeout, fmt.Sprintf("nothing of the request's body came for %v", limit))
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream"
@@ -130,7 +130,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 		return false
 	case refuse:
 		t.Write(unrecognizedName)
-		closeWrite(t.Conn)
+		flow.CloseWrite(t.Conn)
 		fallthrough
 	default:
 		up.Close()
@@ -157,12 +157,12 @@ func (s *Server) carry(t *tunnel, up net.Conn, admission *gate.Admission, judge 
 	})
 	defer stop()
 	t.SetDeadline(time.Time{})
-	var standing watch
-	standing.start(s.stallLimit(), tunnelEnds{t, up})
-	defer standing.stop()
-	down = relayBoth(t, up, &standing.flow)
-	if stood := standing.stop(); stood != moves {
-		concern = standing.why(stood)
+	watchdog := flow.Watchdog{Limit: s.stallLimit(), Target: flow.Ends{Client: t, Origin: up}}
+	watchdog.Start()
+	defer watchdog.Stop()
+	down = flow.Join(t, up, &watchdog.Flow)
+	if stall := watchdog.Stop(); stall != flow.Moving {
+		concern = watchdog.Error(stall)
 	}
 	if refused.Load() {
 		concern = errRefusedLater
@@ -214,83 +214,4 @@ func (s *Server) judgeAgain(first *gate.Admission, judge tunnelJudge, ask gate.A
 		cancel()
 		timer.Stop()
 	}
-}
-
-// relayBoth copies both ways until both have ended, and returns how many octets came
-// down. An end of one direction is passed on; the other goes on.
-func relayBoth(client, up net.Conn, f *flow) (down int64) {
-	done := make(chan struct{})
-	var cause any // of a panic
-	go func() {
-		defer close(done)
-		defer func() {
-			if cause = recover(); cause != nil {
-				client.Close()
-				up.Close()
-			}
-		}()
-		relay(up, client, &f.up)
-		if closeWrite(up) != nil {
-			up.Close()
-		}
-	}()
-	down = relay(client, up, &f.down)
-	if closeWrite(client) != nil {
-		client.Close()
-	}
-	<-done
-	if cause != nil {
-		panic(cause) // for the goroutine that is guarded
-	}
-	return down
-}
-
-// relay copies with as little memory as an idle tunnel shall cost, and with more
-// only while much is coming.
-func relay(to io.Writer, from io.Reader, d *direction) (total int64) {
-	small := make([]byte, 2<<10)
-	for {
-		n, err := from.Read(small)
-		if n > 0 {
-			if err := pass(to, small[:n], d); err != nil {
-				return total
-			}
-			total += int64(n)
-		}
-		if err == nil && n == len(small) {
-			var more int64
-			more, err = relayMuch(to, from, d)
-			total += more
-		}
-		if err != nil {
-			return total
-		}
-	}
-}
-
-// relayMuch copies by a pooled buffer until less is coming.
-func relayMuch(to io.Writer, from io.Reader, d *direction) (total int64, err error) {
-	buf := buffers.Get().(*[32 << 10]byte)
-	defer buffers.Put(buf)
-	for n := len(buf); n > len(buf)/4; {
-		n, err = from.Read(buf[:])
-		if n > 0 {
-			if err := pass(to, buf[:n], d); err != nil {
-				return total, err
-			}
-			total += int64(n)
-		}
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
-}
-
-// pass hands a piece on.
-func pass(to io.Writer, piece []byte, d *direction) error {
-	d.comes()
-	defer d.taken()
-	_, err := to.Write(piece)
-	return err
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"robotsproxy/proxy/flow"
 )
 
 // responseWriter is what every door hands to goproxy. It counts what the client
@@ -36,7 +38,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		// Where the next request begins on this connection is not known.
 		h["Connection"] = []string{"close"}
 	}
-	w.exchange.standing.start(w.exchange.server.stallLimit(), w.exchange)
+	w.exchange.watchdog.Start()
 	if h["Content-Type"] == nil {
 		h["Content-Type"] = nil // else net/http guesses one
 	}
@@ -132,7 +134,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		w.conn = conn
 		w.hijacked.add(conn)
-		conn = watchedConn{conn, &w.exchange.standing.flow}
+		conn = flow.Conn{Conn: conn, Flow: &w.exchange.watchdog.Flow}
 	}
 	return conn, rw, err
 }

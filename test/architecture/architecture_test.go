@@ -47,6 +47,7 @@ var arrows = map[string]map[string]string{
 		"internal/printable":   "its page shows what clients wrote",
 		"internal/shortage":    "it tells what this machine lacks from what clients and origins do",
 		"internal/slots":       "it bounds the connections of clients",
+		"proxy/flow":           "octets between clients and origins, and what stands still",
 		"proxy/gate":           "every request is judged there",
 		"proxy/identity":       "host globs, and who a client says it is",
 		"proxy/upstream":       "what may pass goes out there",
@@ -119,7 +120,12 @@ var arrows = map[string]map[string]string{
 }
 
 // leaves are the packages that import nothing of ours.
-var leaves = []string{"robots", "proxy/users", "cli/child", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/outage", "internal/printable", "internal/redisclient", "internal/shortage"}
+var leaves = []string{
+	"robots", "cli/child",
+	"proxy/flow", "proxy/users",
+	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/keyerr", "internal/loopback", "internal/outage",
+	"internal/printable", "internal/redisclient", "internal/shortage",
+}
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.

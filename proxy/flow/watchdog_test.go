@@ -1,4 +1,4 @@
-package proxy
+package flow
 
 import (
 	"io"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A tunnel between two pipes: what its client and its origin do, and how it is found to
-// stand still.
-func TestWhatStandsStill(t *testing.T) {
+// Each case is a tunnel between two pipes: what its client and its origin do, and how the
+// Watchdog finds it to stand still.
+func TestStalledFlowsAreBrokenOff(t *testing.T) {
 	const limit = time.Minute
 	drip := func(conn net.Conn, pause time.Duration) {
 		for err := error(nil); err == nil; time.Sleep(pause) {
@@ -24,18 +24,18 @@ func TestWhatStandsStill(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		client, origin func(net.Conn)
-		want           stall
+		want           Stall
 	}{
-		"both are silent":               {want: silent},
+		"both are silent":               {want: Silent},
 		"the client sends now and then": {client: func(c net.Conn) { drip(c, limit/2) }, origin: func(c net.Conn) { take(c, 0) }},
 		"the origin sends now and then": {client: func(c net.Conn) { take(c, 0) }, origin: func(c net.Conn) { drip(c, limit/2) }},
 		"the origin takes it slowly":    {client: func(c net.Conn) { drip(c, 0) }, origin: func(c net.Conn) { take(c, limit/2) }},
-		"the origin takes nothing":      {client: func(c net.Conn) { drip(c, 0) }, want: upHeld},
-		"the client takes nothing":      {origin: func(c net.Conn) { drip(c, 0) }, want: downHeld},
+		"the origin takes nothing":      {client: func(c net.Conn) { drip(c, 0) }, want: UpBlocked},
+		"the client takes nothing":      {origin: func(c net.Conn) { drip(c, 0) }, want: DownBlocked},
 		"the client sends and takes nothing": {
 			client: func(c net.Conn) { drip(c, time.Second) },
 			origin: func(c net.Conn) { go take(c, 0); drip(c, 0) },
-			want:   downHeld,
+			want:   DownBlocked,
 		},
 		"the client sends and leaves": {
 			client: func(c net.Conn) { c.Write([]byte("x")); c.Close() },
@@ -53,17 +53,17 @@ func TestWhatStandsStill(t *testing.T) {
 				}
 				begun := time.Now()
 				time.AfterFunc(20*limit, func() { ours.Close(); up.Close() })
-				var w watch
-				w.start(limit, tunnelEnds{ours, up})
-				relayBoth(ours, up, &w.flow)
-				got, took := w.stop(), time.Since(begun)
+				w := Watchdog{Limit: limit, Target: Ends{ours, up}}
+				w.Start()
+				Join(ours, up, &w.Flow)
+				got, took := w.Stop(), time.Since(begun)
 				if got != test.want {
 					t.Errorf("%d after %v, want %d", got, took, test.want)
 				}
-				if test.want != moves && (took < limit || took > limit*5/4+time.Second) {
+				if test.want != Moving && (took < limit || took > limit*5/4+time.Second) {
 					t.Errorf("it was broken off after %v", took)
 				}
-				if err := w.why(got); (err == nil) != (got == moves) {
+				if err := w.Error(got); (err == nil) != (got == Moving) {
 					t.Errorf("%d: %v", got, err)
 				}
 				client.Close()
@@ -74,33 +74,33 @@ func TestWhatStandsStill(t *testing.T) {
 	}
 }
 
-// What another limit is on is not counted, and nothing is without a limit.
-func TestWhatIsNotWatched(t *testing.T) {
+// A Watchdog does not count the time while it is paused, and watches nothing without a limit.
+func TestNoLimitAndPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w, unlimited watch
-		broken := make(breaks, 1)
-		w.paused.Store(true)
-		w.start(time.Minute, broken)
-		unlimited.start(0, broken)
+		broken := make(aborted, 1)
+		w, unlimited := Watchdog{Limit: time.Minute, Target: broken}, Watchdog{Target: broken}
+		w.Sync(w.Pause)
+		w.Start()
+		unlimited.Start()
 		time.Sleep(time.Hour)
 		if len(broken) > 0 {
 			t.Error("it was broken off")
 		}
-		w.paused.Store(false)
+		w.Sync(w.Resume)
 		time.Sleep(time.Minute * 5 / 4)
-		if len(broken) != 1 || w.stop() != silent || unlimited.stop() != moves {
+		if len(broken) != 1 || w.Stop() != Silent || unlimited.Stop() != Moving {
 			t.Error("it was not broken off")
 		}
 	})
 }
 
-// Nothing is broken off after stop, be it that very moment.
-func TestWatchesThatStop(t *testing.T) {
+// A Watchdog breaks nothing off after Stop, even if its time is up at that moment.
+func TestNoAbortAfterStop(t *testing.T) {
 	for range 100 {
-		var w watch
-		broken := make(breaks, 1)
-		w.start(time.Microsecond, broken)
-		if how := w.stop(); (how == moves) != (len(broken) == 0) {
+		broken := make(aborted, 1)
+		w := Watchdog{Limit: time.Microsecond, Target: broken}
+		w.Start()
+		if how := w.Stop(); (how == Moving) != (len(broken) == 0) {
 			t.Errorf("%d, broken off %d times", how, len(broken))
 		}
 		time.Sleep(10 * time.Microsecond)
@@ -110,6 +110,6 @@ func TestWatchesThatStop(t *testing.T) {
 	}
 }
 
-type breaks chan stall
+type aborted chan Stall
 
-func (b breaks) breakOff(how stall) { b <- how }
+func (a aborted) Abort(how Stall) { a <- how }
