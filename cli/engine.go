@@ -14,6 +14,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/config"
+	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redisclient"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
@@ -27,7 +28,7 @@ import (
 // what an origin allows.
 type engine struct {
 	log       zerolog.Logger
-	logWriter *logWriter
+	logWriter *logging.Writer
 	metrics   *prometheus.Registry
 	transport *upstream.Transport
 	keeper    *policy.Keeper
@@ -82,7 +83,7 @@ func (e *engine) Close() error {
 }
 
 func (e *engine) openLog(cfg config.Config, stderr io.Writer) (err error) {
-	if e.log, e.logWriter, err = openLog(cfg.Log, stderr); err != nil {
+	if e.log, e.logWriter, err = logging.Open(cfg.Log.Options, stderr); err != nil {
 		return err
 	}
 	e.onClose(e.logWriter.Close)
@@ -97,7 +98,7 @@ func (e *engine) registerMetrics() {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "robotsproxy_log_lines_lost_total",
 			Help: "Lines of the log that could not be written, or not fast enough.",
-		}, func() float64 { return float64(e.logWriter.dropped.Load()) }),
+		}, func() float64 { return float64(e.logWriter.Lost()) }),
 	)
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/config"
+	"robotsproxy/internal/logging"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
@@ -70,10 +70,6 @@ func (r *reloader) apply() error {
 	if err != nil {
 		return err
 	}
-	level, err := zerolog.ParseLevel(string(cfg.Log.Level))
-	if err != nil {
-		return fmt.Errorf("log.level: %w", err)
-	}
 	if err := r.gate.SetSettings(cfg.GateSettings()); err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func (r *reloader) apply() error {
 	r.server.SetStallTimeout(cfg.Limits.StallTimeout)
 	r.keeper.SetOptions(cfg.Robots.Options)
 	r.pacer.SetOptions(cfg.Pace)
-	zerolog.SetGlobalLevel(level)
+	logging.SetLevel(cfg.Log.Level)
 	for _, warning := range cfg.Warnings() {
 		r.log.Warn().Msg(warning.Error())
 	}

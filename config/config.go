@@ -16,6 +16,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/internal/logging"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
@@ -52,6 +53,12 @@ type Config struct {
 // Warnings says what was valid when the configuration was loaded, and still refuses
 // requests for nothing: with its position, and the mend.
 func (c Config) Warnings() []Error { return c.warnings }
+
+// Log says what is logged, how and where.
+type Log struct {
+	logging.Options `yaml:",inline"`
+	Decisions       gate.LogFilter `yaml:"decisions"`
+}
 
 // HTTPS says how TLS is read.
 type HTTPS struct {
@@ -95,7 +102,7 @@ func Default() Config {
 		Listen:          "127.0.0.1:8080",
 		AdminListen:     "127.0.0.1:9090",
 		ShutdownGrace:   30 * time.Second,
-		Log:             Log{Level: "info", Format: "auto", Decisions: gate.LogAll},
+		Log:             Log{logging.Defaults(), gate.LogAll},
 		Clients:         proxy.DefaultClients(),
 		HTTPS:           HTTPS{proxy.DefaultTunnels(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),

@@ -1,8 +1,9 @@
-package cli
+// Package logging is the program's log. Open opens the log that Options describe, with a
+// Writer that never keeps a caller waiting.
+package logging
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log"
 	"os"
@@ -10,21 +11,54 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"robotsproxy/config"
+	"robotsproxy/internal/enum"
 	"robotsproxy/internal/printable"
 )
 
-// openLog opens the log that opts describe, on stderr if they name no file. Callers must
-// close the writer after the last line.
-func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, *logWriter, error) {
-	level, err := zerolog.ParseLevel(string(opts.Level))
-	if err != nil {
-		return zerolog.Logger{}, nil, fmt.Errorf("opening the log: %w", err)
-	}
-	zerolog.SetGlobalLevel(level) // not the logger's own: a reload changes it
+// Options say what is logged, how and where.
+type Options struct {
+	Level  Level  `yaml:"level"`
+	Format Format `yaml:"format"`
+	File   string `yaml:"file,path"` // "" means standard error
+}
+
+// Defaults are the options of an empty configuration.
+func Defaults() Options { return Options{Level: "info", Format: "auto"} }
+
+// Level is the least severity that is logged: debug, info, warn or error.
+type Level string
+
+// UnmarshalText reads one of the four words.
+func (l *Level) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(l, text, "debug", "info", "warn", "error")
+}
+
+// severities has zerolog's levels. Any other Level logs everything.
+var severities = map[Level]zerolog.Level{
+	"debug": zerolog.DebugLevel, "info": zerolog.InfoLevel, "warn": zerolog.WarnLevel, "error": zerolog.ErrorLevel,
+}
+
+// SetLevel changes the level of all logs of this process. It may be called at any time.
+func SetLevel(level Level) { zerolog.SetGlobalLevel(severities[level]) }
+
+// Format is how a line of the log looks: json, console, or auto, which is console on a
+// terminal and else json.
+type Format string
+
+// UnmarshalText reads one of the three words.
+func (f *Format) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(f, text, "auto", "json", "console")
+}
+
+// Open opens the log that opts describe, on stderr if they name no file. It changes two
+// things of the whole process: the level of all logs, and the standard library's logger,
+// whose lines go to this log at level debug. Callers must close the writer after the last
+// line.
+func Open(opts Options, stderr io.Writer) (zerolog.Logger, *Writer, error) {
+	SetLevel(opts.Level)
 	var notice bytes.Buffer
 	var notices zerolog.Logger
-	writer, err := openLogWriter(opts.File, stderr, func(lost int) []byte {
+	writer, err := openWriter(opts.File, stderr, func(lost int) []byte {
 		notice.Reset()
 		notices.Warn().Int("lines", lost).Msg("lines of the log were lost here: they could not be written, or not fast enough")
 		return notice.Bytes()
@@ -38,7 +72,7 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, *logWriter, err
 		if opts.Format == "console" || opts.Format == "auto" && terminal {
 			formatted = zerolog.ConsoleWriter{
 				Out: formatted, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
-				FormatPrepare: showMessage,
+				FormatPrepare: escapeMessage,
 			}
 		}
 		return zerolog.New(formatted).With().Timestamp().Logger()
@@ -51,9 +85,9 @@ func openLog(opts config.Log, stderr io.Writer) (zerolog.Logger, *logWriter, err
 	return l, writer, nil
 }
 
-// showMessage makes the message of a line safe for a terminal. In every other field, the
+// escapeMessage makes the message of a line safe for a terminal. In all other fields the
 // console format itself quotes control characters.
-func showMessage(line map[string]any) error {
+func escapeMessage(line map[string]any) error {
 	if message, ok := line[zerolog.MessageFieldName].(string); ok {
 		line[zerolog.MessageFieldName] = printable.Line(message)
 	}

@@ -1,4 +1,4 @@
-package cli
+package logging
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 	"unicode"
-
-	"robotsproxy/config"
 )
 
 func TestLogIsSafeToShow(t *testing.T) {
@@ -16,9 +14,9 @@ func TestLogIsSafeToShow(t *testing.T) {
 	for _, format := range []string{"console", "json"} {
 		for _, file := range []string{"", filepath.Join(t.TempDir(), "log")} {
 			var stderr bytes.Buffer
-			opts := config.Default().Log
-			opts.Format, opts.File = config.Format(format), file
-			log, closer, err := openLog(opts, &stderr)
+			opts := Defaults()
+			opts.Format, opts.File = Format(format), file
+			log, closer, err := Open(opts, &stderr)
 			must(t, err)
 			log.Warn().Str("url", foreign).Strs("urls", []string{foreign}).Err(fmt.Errorf("%s", foreign)).Msg("left: " + foreign)
 			must(t, closer.Close())
@@ -29,7 +27,7 @@ func TestLogIsSafeToShow(t *testing.T) {
 				text = string(content)
 			}
 			if text == "" {
-				t.Errorf("%s: nothing is logged", format)
+				t.Errorf("%s: the log is empty", format)
 			}
 			for _, r := range text {
 				if r != '\n' && !unicode.IsGraphic(r) {
