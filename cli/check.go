@@ -18,6 +18,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/policy"
 )
 
@@ -235,7 +236,7 @@ func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, err
 		defer f.Close()
 		from = f
 	}
-	body, err := policy.Read(from, maxBytes)
+	body, err := fetch.Read(from, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading robots.txt: %w", err)
 	}

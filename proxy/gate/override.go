@@ -9,7 +9,7 @@ import (
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
-	"robotsproxy/robots/policy"
+	"robotsproxy/robots/fetch"
 )
 
 // Override is the operator's own word on origins: a verdict, or a robots.txt that
@@ -65,7 +65,7 @@ func (o *Override) load(maxBytes int64) error {
 		return fmt.Errorf("reading the robots_file of an override: %w", err)
 	}
 	defer f.Close()
-	body, err := policy.Read(f, maxBytes)
+	body, err := fetch.Read(f, maxBytes)
 	if err != nil {
 		return fmt.Errorf("reading the robots_file of an override: %w", err)
 	}

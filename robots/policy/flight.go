@@ -11,6 +11,7 @@ import (
 
 	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -57,9 +58,9 @@ func (g goal) isMet(by need) bool {
 // start returns the origin's flight, and begins one if there is none. The flight may
 // lead where the client of ctx may be led.
 func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goal goal, meanwhile *entry) *flight {
-	by.access = loopback.Of(ctx)
+	client := loopback.Of(ctx)
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
-		f.err = k.lookUp(ctx, f, origin, by, goal)
+		f.err = k.lookUp(loopback.With(ctx, client), f, origin, by, goal)
 	})
 }
 
@@ -124,7 +125,8 @@ func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *entry, by Sender, 
 	case taken:
 		return false, nil
 	}
-	got, err := (&fetcher{k.opts(), k.transport, k.userAgent}).fetch(ctx, e.origin, by, e.rec)
+	fetcher := fetch.Fetcher{Options: &k.opts().Options, Transport: k.transport, UserAgent: k.userAgent}
+	got, err := fetcher.Fetch(ctx, by.request(e))
 	if err != nil {
 		return false, err
 	}
@@ -135,7 +137,7 @@ func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *entry, by Sender, 
 }
 
 // record makes the entry that follows from a fetch, which is the flight's result.
-func (k *Keeper) record(f *flight, e *entry, got result) *entry {
+func (k *Keeper) record(f *flight, e *entry, got fetch.Result) *entry {
 	now := k.now()
 	e = k.texts.entry(e.origin, k.opts().update(e.rec, got, now, k.random()))
 	k.memory.set(e)
@@ -201,15 +203,16 @@ func newer(a, b store.Record, now time.Time) bool {
 	return a.FetchedAt.After(b.FetchedAt)
 }
 
-func (k *Keeper) logFetch(e *entry, got result) {
+func (k *Keeper) logFetch(e *entry, got fetch.Result) {
+	outcome, _ := outcomeOf(got.Meaning)
 	line, message := k.log.Debug(), "robots.txt fetched"
-	if !got.answered {
+	if outcome == Unreachable {
 		line, message = k.log.Warn(), "robots.txt unreachable"
 		line.Int("failures", e.rec.Failures).Time("next_try", e.rec.NextTry)
 	}
-	line.Str("origin", e.rec.Origin).Str("outcome", string(got.outcome)).Int("status", got.status).
-		Str("cause", got.cause).Str("user_agent", got.userAgent).Int("bytes", len(got.body)).Str("robots_sha256", got.sha256).
-		Int64("duration_ms", got.took.Milliseconds()).Msg(message)
+	line.Str("origin", e.rec.Origin).Str("outcome", string(outcome)).Int("status", got.Status).
+		Str("cause", got.Cause).Str("user_agent", got.UserAgent).Int("bytes", len(got.Body)).Str("robots_sha256", got.SHA256).
+		Int64("duration_ms", got.Took.Milliseconds()).Msg(message)
 }
 
 // errCrashed stands for a panic.
@@ -229,7 +232,7 @@ func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
 	if e == nil {
 		e = &entry{origin: origin, rec: store.Record{Origin: origin.String()}}
 	}
-	k.record(f, e, result{}.asUnreachable(errCrashed))
+	k.record(f, e, fetch.Result{}.Failed(errCrashed))
 	f.err = nil
 }
 

@@ -2,9 +2,9 @@ package policy
 
 import (
 	"math"
-	"net/http"
 	"time"
 
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -40,12 +40,13 @@ type assessment struct {
 func (o Options) assess(rec store.Record, now time.Time) assessment {
 	now = now.Round(0) // wall time: a suspended machine ages lifetimes too
 	passed := func(t time.Time) bool { return !now.Before(t) }
-	outcome, allow := o.meaning(rec.Status)
-	if outcome == Rules && rec.SHA256 == "" {
-		outcome = None // the status had another meaning then, and the text was not read
+	meaning := o.Meaning(rec.Status)
+	outcome, allow := outcomeOf(meaning)
+	if rec.Status == 0 || outcome == Rules && rec.SHA256 == "" {
+		outcome = None // there is no answer, or its status had another meaning then and the text was not read
 	}
 	answered := outcome != None && outcome != Unreachable
-	expires := o.expiry(rec, outcome)
+	expires := o.expiry(rec, meaning)
 	// A record from the future was written by a clock that was wrong, and so
 	// was a next try that is further away than the longest wait.
 	fresh := answered && passed(rec.FetchedAt) && !passed(expires)
@@ -107,9 +108,9 @@ func (o Options) unreachableFor(length time.Duration, hasText bool) (Outcome, ne
 
 // expiry is the end of the last answer's lifetime. A max_ttl that was lowered since
 // then shortens it.
-func (o Options) expiry(rec store.Record, outcome Outcome) time.Time {
+func (o Options) expiry(rec store.Record, meaning fetch.Meaning) time.Time {
 	maxLifetime := o.MaxTTL
-	if outcome == Unavailable && isAboutRequest(rec.Status) {
+	if meaning == fetch.MeansBadRequest {
 		maxLifetime = o.MinTTL
 	}
 	if latest := rec.FetchedAt.Add(maxLifetime); latest.Before(rec.ExpiresAt) {
@@ -118,58 +119,30 @@ func (o Options) expiry(rec store.Record, outcome Outcome) time.Time {
 	return rec.ExpiresAt
 }
 
-// isAboutRequest reports whether a status speaks of the request or of its rate, and so
-// says nothing of robots.txt.
-func isAboutRequest(status int) bool {
-	switch status {
-	case http.StatusBadRequest, http.StatusRequestURITooLong,
-		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge:
-		return true
-	}
-	return false
-}
-
-// keepText turns an answer that speaks of the request into a failure where a text is
-// known: such an answer must not replace a text.
-func (o Options) keepText(got result, known store.Record) result {
-	if got.outcome == Unavailable && isAboutRequest(got.status) && known.SHA256 != "" {
-		return got.asUnreachable(statusError(got.status))
-	}
-	return got
-}
-
-// meaning is the outcome of an HTTP status that ended a fetch and, for the outcomes
-// that allow or disallow everything, whether it allows.
-func (o Options) meaning(status int) (outcome Outcome, allow bool) {
-	switch o.Statuses[status] {
-	case MeansAllow:
-		return Status, true
-	case MeansDisallow:
-		return Status, false
-	case MeansUnreachable:
-		return Unreachable, false
-	}
-	switch {
-	case status == 0:
-		return None, false
-	case status/100 == 2:
+// outcomeOf is the outcome of a fetch's meaning and, for the outcomes that allow or disallow
+// everything, whether it allows.
+func outcomeOf(meaning fetch.Meaning) (outcome Outcome, allow bool) {
+	switch meaning {
+	case fetch.MeansFile:
 		return Rules, false
-	case status/100 == 3, status/100 == 4:
-		return Unavailable, true // a redirect that ends a fetch leads nowhere
-	case status/100 == 5 && o.Soft5xx:
-		return Unavailable, true // the fetch has checked that the site is one of those
+	case fetch.MeansNoFile, fetch.MeansBadRequest:
+		return Unavailable, true
+	case fetch.MeansAllow:
+		return Status, true
+	case fetch.MeansDisallow:
+		return Status, false
 	}
 	return Unreachable, false
 }
 
 // update is the record after a fetch that ended now. random, in [0,1), spreads
 // the next try after a failure.
-func (o Options) update(rec store.Record, got result, now time.Time, random float64) store.Record {
+func (o Options) update(rec store.Record, got fetch.Result, now time.Time, random float64) store.Record {
 	now = now.UTC().Truncate(time.Millisecond) // wall time, as stores keep it
-	if got.answered {
+	if got.Meaning != fetch.MeansUnreachable {
 		return store.Record{
-			Origin: rec.Origin, Status: got.status, Body: got.body, SHA256: got.sha256, UserAgent: got.userAgent,
-			FetchedAt: now, ExpiresAt: now.Add(max(got.lifetime, time.Millisecond)), Cause: got.cause,
+			Origin: rec.Origin, Status: got.Status, Body: got.Body, SHA256: got.SHA256, UserAgent: got.UserAgent,
+			FetchedAt: now, ExpiresAt: now.Add(max(got.Lifetime, time.Millisecond)), Cause: got.Cause,
 		}
 	}
 	if rec.FailedSince.IsZero() || rec.FailedSince.After(now) {
@@ -179,7 +152,7 @@ func (o Options) update(rec store.Record, got result, now time.Time, random floa
 		rec.ExpiresAt = rec.FetchedAt // by a clock that was wrong: never fresh again, but still a copy
 	}
 	rec.Failures++
-	rec.FailedStatus, rec.Cause = got.status, got.cause
+	rec.FailedStatus, rec.Cause = got.Status, got.Cause
 	rec.NextTry = now.Add(o.backoff(rec.Failures, random)).Truncate(time.Millisecond)
 	return rec
 }

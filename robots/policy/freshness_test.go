@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -53,7 +54,7 @@ func with(change func(*Options)) Options {
 func TestAssess(t *testing.T) {
 	none := store.Record{Origin: "https://example.com"}
 	mapped := with(func(o *Options) {
-		o.Statuses = map[int]Meaning{403: MeansDisallow, 503: MeansAllow, 429: MeansUnreachable}
+		o.Statuses = map[int]fetch.Meaning{403: fetch.MeansDisallow, 503: fetch.MeansAllow, 429: fetch.MeansUnreachable}
 	})
 	type want struct {
 		outcome Outcome
@@ -127,7 +128,7 @@ func TestAssess(t *testing.T) {
 		{"status disallow, three quarters", mapped, answered(403), after(18 * hour), want{Status, false, needRefresh}},
 		{"status disallow, over", mapped, answered(403), after(day), nothingKnown},
 		{"status disallow, allow_after", mapped, failing(answered(403), after(day), after(32*day)), after(32*day - minute), want{UnreachableExpired, true, needNothing}},
-		{"status allow for what speaks of the request", with(func(o *Options) { o.Statuses = map[int]Meaning{431: MeansAllow} }), answered(431), after(17 * hour), want{Status, true, needNothing}},
+		{"status allow for what speaks of the request", with(func(o *Options) { o.Statuses = map[int]fetch.Meaning{431: fetch.MeansAllow} }), answered(431), after(17 * hour), want{Status, true, needNothing}},
 		{"status allow", mapped, answered(503), noon, want{Status, true, needNothing}},
 		{"status now unreachable", mapped, answered(429), noon, want{Unreachable, false, needFetch}},
 		{"status now unreachable, tried", mapped, failing(answered(429), noon, after(minute)), noon, want{Unreachable, false, needNothing}},
@@ -203,34 +204,20 @@ func TestUpdate(t *testing.T) {
 	opts := Defaults()
 	base := failing(answered(200), after(hour), after(2*hour))
 
-	got := opts.update(base, result{answered: true, status: 404, lifetime: hour}, after(3*hour+123456), 0)
+	got := opts.update(base, fetch.Result{Meaning: fetch.MeansNoFile, Status: 404, Lifetime: hour}, after(3*hour+123456), 0)
 	want := store.Record{Origin: base.Origin, Status: 404, FetchedAt: after(3 * hour), ExpiresAt: after(4 * hour)}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("an answer ends the failures:\ngot  %+v\nwant %+v", got, want)
 	}
 
-	got = opts.update(base, result{status: 500, cause: "500 Internal Server Error"}, after(3*hour), 0)
+	got = opts.update(base, fetch.Result{Meaning: fetch.MeansUnreachable, Status: 500, Cause: "500 Internal Server Error"}, after(3*hour), 0)
 	want = base
 	want.Failures, want.FailedStatus, want.Cause, want.NextTry = 4, 500, "500 Internal Server Error", after(3*hour+2*minute)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("one more failure:\ngot  %+v\nwant %+v", got, want)
 	}
 
-	for _, status := range []int{400, 414, 429, 431} {
-		got := result{answered: true, outcome: Unavailable, status: status, lifetime: hour}
-		if weighed := opts.keepText(got, base); weighed.answered || weighed.outcome != Unreachable || weighed.cause == "" {
-			t.Errorf("%d in place of a text: %+v", status, weighed)
-		}
-		if weighed := opts.keepText(got, answered(404)); !reflect.DeepEqual(weighed, got) {
-			t.Errorf("%d in place of no text: %+v", status, weighed)
-		}
-		got.outcome = Status
-		if weighed := opts.keepText(got, base); !reflect.DeepEqual(weighed, got) {
-			t.Errorf("%d as the operator means it: %+v", status, weighed)
-		}
-	}
-
-	got = opts.update(store.Record{Origin: base.Origin, FailedSince: after(9 * hour), Failures: 1}, result{}, after(3*hour), 0)
+	got = opts.update(store.Record{Origin: base.Origin, FailedSince: after(9 * hour), Failures: 1}, fetch.Result{Meaning: fetch.MeansUnreachable}, after(3*hour), 0)
 	if !got.FailedSince.Equal(after(3 * hour)) {
 		t.Errorf("failing since %v, which is to come", got.FailedSince)
 	}
@@ -240,7 +227,7 @@ func TestUpdate(t *testing.T) {
 // when its time comes.
 func TestFutureAnswerIsNeverFreshAgain(t *testing.T) {
 	opts := Defaults()
-	rec := opts.update(answered(200), result{status: 503}, after(-hour), 0)
+	rec := opts.update(answered(200), fetch.Result{Meaning: fetch.MeansUnreachable, Status: 503}, after(-hour), 0)
 	for _, now := range []time.Time{after(-hour), noon, after(hour), after(17 * hour)} {
 		if a := opts.assess(rec, now); a.policy.Outcome != Unreachable {
 			t.Errorf("at %v: %s", now, a.policy.Outcome)

@@ -15,6 +15,7 @@ import (
 
 	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -46,8 +47,15 @@ type Sender struct {
 
 	Client      netip.Addr // where the request comes from; the zero Addr: no client
 	ClientAgent string     // the User-Agent of the request; "": it has none
+}
 
-	access *loopback.Client // where fetches may lead
+// request is that for the robots.txt of an entry's origin.
+func (s *Sender) request(e *entry) fetch.Request {
+	return fetch.Request{
+		Origin:    e.origin,
+		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent,
+		HasText: e.rec.SHA256 != "", KnownAgent: e.rec.UserAgent,
+	}
 }
 
 // A Keeper knows the policy of every origin. It looks in memory, then in the store, then

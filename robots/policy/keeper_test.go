@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -454,7 +455,7 @@ func TestSetOptions(t *testing.T) {
 		w.start()
 		w.expect(Rules, 1, true)
 		opts := w.setup.Options
-		opts.Statuses = map[int]Meaning{200: MeansDisallow}
+		opts.Statuses = map[int]fetch.Meaning{200: fetch.MeansDisallow}
 		w.keeper.SetOptions(opts)
 		w.expect(Status, 0, false)
 		w.keeper.SetOptions(w.setup.Options)
@@ -608,7 +609,7 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if w.site.fetched() != 1 || w.logged(`"level":"error"`) != 1 || w.logged("robots/policy.(*visit)") == 0 {
+			if w.site.fetched() != 1 || w.logged(`"level":"error"`) != 1 || w.logged("robots/fetch.(*visit)") == 0 {
 				t.Errorf("logged %s", w.log)
 			}
 			w.expect(Unreachable, 0, false)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -76,7 +77,8 @@ func newMetrics(to prometheus.Registerer, held func() int64, of store.Store) (*m
 	return m, errors.Join(to.Register(lookups), to.Register(m.fetches), to.Register(m.duration), to.Register(policies), to.Register(m.storeErrors), to.Register(m.lost))
 }
 
-func (m *metrics) fetched(got result) {
-	m.fetches.WithLabelValues(string(got.outcome)).Inc()
-	m.duration.Observe(got.took.Seconds())
+func (m *metrics) fetched(got fetch.Result) {
+	outcome, _ := outcomeOf(got.Meaning)
+	m.fetches.WithLabelValues(string(outcome)).Inc()
+	m.duration.Observe(got.Took.Seconds())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
 )
 
@@ -34,7 +35,7 @@ func TestSoak(t *testing.T) {
 	})
 	meant := with(func(o *Options) {
 		o.DisallowFor, o.AllowAfter = 2*day, 3*day
-		o.Statuses = map[int]Meaning{403: MeansDisallow, 429: MeansUnreachable, 503: MeansAllow}
+		o.Statuses = map[int]fetch.Meaning{403: fetch.MeansDisallow, 429: fetch.MeansUnreachable, 503: fetch.MeansAllow}
 	})
 	for i, opts := range []Options{Defaults(), short, meant, short} {
 		seed := uint64(20260102 + i)
@@ -323,11 +324,11 @@ func (s *soak) mood() mood {
 		m.broken = []error{io.ErrUnexpectedEOF, syscall.ECONNRESET}[s.random.IntN(2)]
 	}
 	switch o.Statuses[m.status] {
-	case MeansAllow:
+	case fetch.MeansAllow:
 		m.expected = expected{outcome: Status, allows: true}
-	case MeansDisallow:
+	case fetch.MeansDisallow:
 		m.expected = expected{outcome: Status}
-	case MeansUnreachable:
+	case fetch.MeansUnreachable:
 		m.expected = unreachable
 	}
 	return m

@@ -20,6 +20,8 @@ import (
 	"robotsproxy/robots/store"
 )
 
+const someRules = "User-agent: *\nDisallow: /private/\n"
+
 // A site answers for every origin, in memory.
 type site struct {
 	mu      sync.Mutex

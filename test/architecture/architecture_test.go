@@ -75,6 +75,7 @@ var arrows = map[string]map[string]string{
 		"proxy/identity":     "it asks who is asking",
 		"proxy/pace":         "it has requests wait for their turn",
 		"robots":             "it matches paths",
+		"robots/fetch":       "the robots_file of an override is read like a robots.txt",
 		"robots/policy":      "it asks what an origin allows",
 	},
 	"proxy/identity": {
@@ -105,12 +106,19 @@ var arrows = map[string]map[string]string{
 	"internal/slots": {
 		"internal/shortage": "the limit on open files",
 	},
+	"robots/fetch": {
+		"internal/enum":      "the words of its settings",
+		"internal/keyerr":    "its errors say which key they are about",
+		"internal/loopback":  "a fetch may go where its client may",
+		"internal/printable": "it cuts the causes of failures",
+		"internal/shortage":  "a fetch that fails for this machine's fault says nothing about its origin",
+		"robots":             "origins, and the part of a text that counts",
+	},
 	"robots/policy": {
-		"internal/enum":     "the words of its settings",
 		"internal/keyerr":   "its errors say which key they are about",
 		"internal/loopback": "a fetch may go where its client may",
-		"internal/shortage": "a fetch that fails for this machine's fault says nothing about its origin",
-		"robots":            "it parses what it fetches",
+		"robots":            "it parses what was fetched",
+		"robots/fetch":      "it has robots.txt fetched",
 		"robots/store":      "the type of its records",
 	},
 	"internal/redistest": {
