@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"robotsproxy/proxy/answer"
-	"robotsproxy/proxy/upstream"
+	"robotsproxy/proxy/upstream/ftp"
 	"robotsproxy/robots"
 )
 
@@ -18,10 +18,10 @@ func (s *Server) serveFTP(w http.ResponseWriter, r *http.Request, target robots.
 		s.answer(w, r, a)
 		return
 	}
-	if end := len(target.Path) - len(upstream.FTPTypeImage); end > 0 && strings.EqualFold(target.Path[end:], upstream.FTPTypeImage) {
+	if end := len(target.Path) - len(ftp.TypeImage); end > 0 && strings.EqualFold(target.Path[end:], ftp.TypeImage) {
 		target.Path = target.Path[:end]
 	}
-	if err := upstream.CheckFTPPath(target.Path); err != nil {
+	if err := ftp.CheckPath(target.Path); err != nil {
 		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/upstream/ftp"
 	"robotsproxy/robots"
 )
 
@@ -44,7 +45,7 @@ type route struct {
 	dialer    *dialer
 	verifying transports
 	lenient   transports
-	ftp       *ftpTransport // of those that dial
+	ftp       *ftp.Transport // of those that dial
 }
 
 // transports ask origins, one for each version of HTTP that clients speak: turning an
@@ -113,7 +114,7 @@ func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *
 	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, descriptors}}
 	r.verifying = r.newTransports(opts, &tls.Config{RootCAs: roots})
 	r.lenient = r.newTransports(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
-	r.ftp = &ftpTransport{r.dialer, opts.ResponseHeaderTimeout}
+	r.ftp = &ftp.Transport{Dial: r.dialer.DialContext, ReplyTimeout: opts.ResponseHeaderTimeout}
 	return r
 }
 
@@ -194,6 +195,9 @@ func (t *Transport) CheckOrigin(ctx context.Context, origin robots.Origin) error
 	}
 	return t.destinations.checkAll(ctx, origin.Host, origin.Port)
 }
+
+// errFTPBySOCKS says why an ftp URL is not fetched.
+var errFTPBySOCKS = errors.New("ftp is not served through a SOCKS5 parent proxy; an HTTP one in upstream.proxy may serve it")
 
 // trustedRoots are the system's roots and those in the PEM file.
 func trustedRoots(file string) (*x509.CertPool, error) {

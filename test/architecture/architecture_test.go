@@ -51,6 +51,7 @@ var arrows = map[string]map[string]string{
 		"proxy/gate":           "every request is judged there",
 		"proxy/identity":       "host globs, and who a client says it is",
 		"proxy/upstream":       "what may pass goes out there",
+		"proxy/upstream/ftp":   "it checks the paths of ftp URLs",
 		"proxy/users":          "users have passwords",
 		"robots":               "targets and origins",
 		"proxy/answer":         "its own responses",
@@ -93,15 +94,18 @@ var arrows = map[string]map[string]string{
 		"internal/enum":      "the words of its settings",
 		"internal/keyerr":    "its errors say which key they are about",
 		"internal/loopback":  "it dials this machine's loopback for its own clients alone",
-		"internal/printable": "an FTP server's refusal is shown",
 		"internal/shortage":  "a dial without a free slot fails for this machine's fault",
 		"internal/slots":     "each connection to an origin takes a descriptor",
 		"proxy/identity":     "host globs",
+		"proxy/upstream/ftp": "it sends requests for ftp URLs",
 		"robots":             "origins",
 	},
 	"internal/logging": {
 		"internal/enum":      "the words of its settings",
 		"internal/printable": "log lines show what sites and clients wrote",
+	},
+	"proxy/upstream/ftp": {
+		"internal/printable": "a server's refusal is shown",
 	},
 	"internal/slots": {
 		"internal/shortage": "the limit on open files",
@@ -151,7 +155,7 @@ var usersOf = map[string][]string{
 	"modernc.org/sqlite":                 {"robots/store"},
 	"github.com/dgraph-io/ristretto":     {"robots/policy"},
 	"github.com/redis/go-redis":          {"robots/store", "proxy/pace", "internal/redisclient", "internal/redistest"},
-	"github.com/jlaffaye/ftp":            {"proxy/upstream"},
+	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},
 	"software.sslmate.com/src/go-pkcs12": {"certs"},
 }
 
