@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"robotsproxy/internal/coalesce"
+	"robotsproxy/internal/hostname"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
@@ -219,7 +220,7 @@ func (s *Server) leaf(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if hello.ServerName == "" {
 		return s.ca.Leaf(t.origin.Host)
 	}
-	host, err := robots.HostName(hello.ServerName)
+	host, err := hostname.Normal(hello.ServerName)
 	if err != nil {
 		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}

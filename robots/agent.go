@@ -42,6 +42,9 @@ func agentName(value string) string {
 	return name
 }
 
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isSpace(c byte) bool  { return c == ' ' || '\t' <= c && c <= '\r' }
+
 // appendLower appends s with its ASCII letters in lower case.
 func appendLower(dst []byte, s string) []byte {
 	for i := range len(s) {

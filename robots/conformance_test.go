@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/conformancetest"
+	"robotsproxy/robots/urlpath"
 )
 
 // row is a case of the conformance data; testdata/conformance/README.md describes the fields.
@@ -219,7 +220,7 @@ func (r *row) checkExtra(t *testing.T) {
 			t.Errorf("path %q, want %q", path, r.Path)
 		}
 	case "escape_pattern":
-		if got := string(appendEscaped(nil, r.Pattern, true)); got != r.Escaped {
+		if got := string(urlpath.AppendPattern(nil, r.Pattern)); got != r.Escaped {
 			t.Errorf("escaped %q, want %q", got, r.Escaped)
 		}
 	case "valid_agent":

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"robotsproxy/internal/conformancetest"
+	"robotsproxy/internal/hostname"
+	"robotsproxy/robots/urlpath"
 )
 
 // seeds gives the bodies of testdata, and of the conformance data where they are.
@@ -68,6 +71,7 @@ func FuzzMatch(f *testing.F) {
 		}
 		for name := range names {
 			checkAgainst(t, file, reference, name, path)
+			checkAgainst(t, file, reference, name, urlpath.AsServed(path))
 		}
 	})
 }
@@ -124,10 +128,10 @@ func respell(path string, random *rand.Rand) string {
 	query := false
 	for i := 0; i < len(path); i++ {
 		c := path[i]
-		octet, escaped := unescape(path[i:])
+		octet, escaped := urlpath.Unescape(path[i:])
 		escaped = escaped && c == '%'
 		switch coin := random.IntN(2) == 0; {
-		case escaped && isUnreserved(octet):
+		case escaped && unreserved(octet):
 			b.WriteByte(octet)
 			i += 2
 		case escaped:
@@ -136,7 +140,7 @@ func respell(path string, random *rand.Rand) string {
 		case c == '%':
 			// What follows a stray % is let be: it could be taken for its hex.
 			return b.String() + path[i:]
-		case coin && (isUnreserved(c) || classes[c] == unsafeOctet):
+		case coin && (unreserved(c) || c != '*' && !referenceStatic.MatchString(string(rune(c)))):
 			fmt.Fprintf(&b, "%%%02x", c)
 		case coin && c == '/' && !query && i > 0:
 			b.WriteString([]string{"/./", "/x/../", "/%2e/", "/y/%2E./"}[random.IntN(4)])
@@ -147,6 +151,9 @@ func respell(path string, random *rand.Rand) string {
 	}
 	return b.String()
 }
+
+// unreserved reports whether an octet means the same as its %XX (RFC 3986 2.3).
+func unreserved(c byte) bool { return regexp.MustCompile(`[A-Za-z0-9._~-]`).Match([]byte{c}) }
 
 // FuzzCut holds that what a cut file says is what the whole one says first.
 func FuzzCut(f *testing.F) {
@@ -209,7 +216,7 @@ func FuzzTarget(f *testing.F) {
 		if strings.Contains(dialled, ":") {
 			dialled = "[" + dialled + "]"
 		}
-		host, err := parseHost(dialled)
+		host, err := hostname.Parse(dialled)
 		if err != nil || host != o.Host || u.Port() != "" && strings.TrimLeft(u.Port(), "0") != o.Port {
 			t.Fatalf("%q has origin %s, but net/url reads host %q, port %q (%v)", raw, o, dialled, u.Port(), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"robotsproxy/internal/conformancetest"
+	"robotsproxy/robots/urlpath"
 )
 
 // How much of a robots.txt is read, and about how long a URL may be, where the
@@ -101,7 +102,7 @@ func rates() string {
 // effort is what the search for a path's rule in a group has cost.
 func (g *Group) effort(path string) int {
 	s := search{left: maxEffort}
-	withNormal(path, func(normal string) {
+	urlpath.WithNormal(path, func(normal string) {
 		s.path = normal
 		g.search(&s)
 	})

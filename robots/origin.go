@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"robotsproxy/internal/hostname"
 )
 
 // Origin is what one robots.txt governs: scheme, host and port (RFC 9309 2.3).
@@ -28,6 +30,20 @@ func ParseOrigin(s string) (Origin, error) {
 		return Origin{}, fmt.Errorf("read origin: %q follows the host; write %s", rest, o)
 	}
 	return o, nil
+}
+
+// DefaultPort is the port of a scheme's URLs that name none (RFC 3986 6.2.3); "" for a
+// scheme other than http, https and ftp.
+func DefaultPort(scheme string) string {
+	switch scheme {
+	case "http":
+		return "80"
+	case "https":
+		return "443"
+	case "ftp":
+		return "21"
+	}
+	return ""
 }
 
 // String is scheme://host[:port] without a default port.
@@ -87,7 +103,7 @@ func splitURL(url string) (o Origin, userinfo bool, rest string, err error) {
 	if err != nil {
 		return Origin{}, false, "", err
 	}
-	if o.Host, err = parseHost(host); err != nil {
+	if o.Host, err = hostname.Parse(host); err != nil {
 		return Origin{}, false, "", err
 	}
 	if o.Port, err = parsePort(port, o.Scheme); err != nil {

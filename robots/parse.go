@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 )
 
 // maxLine is how many octets of a line count; Google's parser has this bound.
@@ -285,3 +286,6 @@ func trimSpace(s string) string {
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && s[0]|0x20 == prefix[0] && strings.EqualFold(s[:len(prefix)], prefix)
 }
+
+// view is b as a string, without a copy; b must not change while it is in use.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -9,6 +9,8 @@ package robots
 import (
 	"sort"
 	"time"
+
+	"robotsproxy/robots/urlpath"
 )
 
 // File is a parsed robots.txt. It does not change after Parse.
@@ -105,7 +107,7 @@ func (g *Group) Extent() Extent { return g.extent }
 // Callers must allow /robots.txt itself, whatever Match says.
 func (g *Group) Match(path string) (Rule, bool) {
 	s := search{left: maxEffort}
-	withNormal(path, func(normal string) {
+	urlpath.WithNormal(path, func(normal string) {
 		s.path = normal
 		g.search(&s)
 	})

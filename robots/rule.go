@@ -1,6 +1,10 @@
 package robots
 
-import "strings"
+import (
+	"strings"
+
+	"robotsproxy/robots/urlpath"
+)
 
 // Rule is an Allow or Disallow line.
 type Rule struct {
@@ -60,11 +64,11 @@ func (r Rule) compile(dst []byte) (rule, []byte, bool) {
 	dst = append(dst, text...)
 	text, anchored := strings.CutSuffix(text, "$")
 	octets, at := len(text), pattern.at
-	if !isNormalPattern(text) {
+	if !urlpath.IsNormalPattern(text) {
 		// A literal "$" or "*" is one octet in the normal form, but counts as written.
 		octets = 2 * (strings.Count(text, "%24") + strings.Count(text, "%2A") + strings.Count(text, "%2a"))
 		at = uint32(len(dst))
-		dst = appendEscaped(dst, text, true)
+		dst = urlpath.AppendPattern(dst, text)
 		text = view(dst[at:])
 		octets += len(text)
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"robotsproxy/robots/urlpath"
 )
 
 // Target is what robots.txt judges of a URL.
@@ -43,7 +45,7 @@ func ParseTarget(rawURL string) (Target, error) {
 func (t Target) CheckEscapes() error {
 	path, _, _ := strings.Cut(t.Path, "?")
 	for at := strings.IndexByte(path, '%'); at >= 0; at = strings.IndexByte(path, '%') {
-		if _, ok := unescape(path[at:]); !ok {
+		if _, ok := urlpath.Unescape(path[at:]); !ok {
 			return errors.New("read URL: a % in the path begins no %XX; write %25")
 		}
 		path = path[at+len("%XX"):]
@@ -59,6 +61,6 @@ func (t Target) String() string { return t.Origin.url(t.Path) }
 // without a query.
 func (t Target) IsRobotsTxt() (is bool) {
 	path, _, _ := strings.Cut(t.Path, "?")
-	withNormal(path, func(normal string) { is = normal == "/robots.txt" })
+	urlpath.WithNormal(path, func(normal string) { is = normal == "/robots.txt" })
 	return is
 }

@@ -18,7 +18,7 @@ type Settings struct {
 	LogFilter  LogFilter  // which requests the log shows
 
 	// StrictPaths judges a path both as RFC 9309 compares it and as servers read it
-	// (see [robots.AsServed]), and refuses it if either is disallowed.
+	// (see [urlpath.AsServed]), and refuses it if either is disallowed.
 	StrictPaths bool
 }
 

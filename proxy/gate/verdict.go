@@ -6,6 +6,7 @@ import (
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/urlpath"
 )
 
 // Verdict says whether a bot may have a URL, and why. `check --json`, the API and a refused
@@ -92,7 +93,7 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 	}
 	rule, matches := group.Match(path)
 	if v.strict && (!matches || rule.Allow) {
-		served := robots.AsServed(path)
+		served := urlpath.AsServed(path)
 		if stricter, found := group.Match(served); found && !stricter.Allow {
 			rule, matches, v.served = stricter, true, served
 		}

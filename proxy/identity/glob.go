@@ -7,6 +7,7 @@ import (
 
 	"github.com/gobwas/glob"
 
+	"robotsproxy/internal/hostname"
 	"robotsproxy/robots"
 )
 
@@ -34,12 +35,12 @@ func (g Glob) Match(s string) bool {
 	return g.pattern != nil && g.pattern.Match(strings.ToLower(s))
 }
 
-// HostGlob is a glob over hosts in their normal form (see [robots.HostPattern]).
+// HostGlob is a glob over hosts in their normal form (see [hostname.Glob]).
 type HostGlob struct{ Glob }
 
 // UnmarshalText compiles a glob.
 func (g *HostGlob) UnmarshalText(text []byte) error {
-	host, err := robots.HostPattern(string(text))
+	host, err := hostname.Glob(string(text))
 	if err != nil {
 		return fmt.Errorf("%q is no glob over hosts: %w", text, err)
 	}
@@ -59,7 +60,7 @@ func (g *OriginGlob) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is no glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
 	}
 	scheme, port := strings.ToLower(parts[1]), parts[3]
-	host, err := robots.HostPattern(parts[2])
+	host, err := hostname.Glob(parts[2])
 	if err != nil {
 		return fmt.Errorf("%q is no glob over origins: %w", text, err)
 	}

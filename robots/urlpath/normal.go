@@ -1,4 +1,7 @@
-package robots
+// Package urlpath reads the path and query of URLs as robots.txt needs them: in the normal
+// form in which they are compared with patterns, and as common servers read them. Paths
+// begin with a slash and have no fragment.
+package urlpath
 
 import (
 	"bytes"
@@ -7,7 +10,8 @@ import (
 	"unsafe"
 )
 
-// The normal form, in which patterns and URLs meet (RFC 9309 2.2.2, RFC 3986 6.2.2):
+// In the normal form, paths and patterns are compared octet by octet (RFC 9309 2.2.2,
+// RFC 3986 6.2.2):
 //
 //   - %XX of an unreserved character is that character; any other %XX has upper-case hex;
 //   - an octet over 0x7F, or one that no URI may hold, is %XX;
@@ -15,7 +19,7 @@ import (
 //   - "*" and "$", special in a pattern, may be written %2A and %24 to be literal, on
 //     either side (RFC 9309 2.2.3): a literal "$" is "$", since the special one is
 //     taken off its pattern, and a literal "*" is a NUL, which nothing else can be;
-//   - a "%" that starts no %XX stays ("Disallow: /*%" is seen on real sites);
+//   - a "%" that begins no %XX stays ("Disallow: /*%" is seen on real sites);
 //   - the path of a URL, unlike a pattern or a query, has no dot segments.
 
 // What an octet is to the normal form.
@@ -75,8 +79,8 @@ func maybeDots(s string) bool {
 	return s != "" && s[0] == '.' && (len(s) == 1 || strings.IndexByte("./?%", s[1]) >= 0)
 }
 
-// isNormalPattern is isNormal for a pattern.
-func isNormalPattern(s string) bool {
+// IsNormalPattern reports whether a pattern, without a "$" at its end, is in normal form.
+func IsNormalPattern(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch classes[s[i]] {
 		case unsafeOctet:
@@ -91,7 +95,7 @@ func isNormalPattern(s string) bool {
 }
 
 func isNormalEscape(s string) bool {
-	c, ok := unescape(s)
+	c, ok := Unescape(s)
 	return !ok || !isUnreserved(c) && c != '*' && c != '$' && !isLower(s[1]) && !isLower(s[2])
 }
 
@@ -123,6 +127,11 @@ func appendNormal(dst []byte, path string) []byte {
 	return dst
 }
 
+// AppendPattern appends to dst the normal form of a pattern, without a "$" at its end, and
+// returns the extended slice. An octet becomes at most three. Each "*" in the result is a
+// wildcard.
+func AppendPattern(dst []byte, pattern string) []byte { return appendEscaped(dst, pattern, true) }
+
 // appendEscaped appends the normal form of s, which has no structure but the wildcards
 // of a pattern.
 func appendEscaped(dst []byte, s string, pattern bool) []byte {
@@ -132,7 +141,7 @@ func appendEscaped(dst []byte, s string, pattern bool) []byte {
 		escape := classes[c] == unsafeOctet
 		literalStar := classes[c] == star && !pattern
 		if classes[c] == percent {
-			if octet, ok := unescape(s[i:]); ok {
+			if octet, ok := Unescape(s[i:]); ok {
 				c, i = octet, i+2
 				literalStar = c == '*'
 				escape = !isUnreserved(c) && c != '$'
@@ -150,9 +159,9 @@ func appendEscaped(dst []byte, s string, pattern bool) []byte {
 	return dst
 }
 
-// withNormal calls do with the normal form of a path, which do must not keep. It
-// allocates nothing but, now and then, a larger buffer.
-func withNormal(path string, do func(normal string)) {
+// WithNormal calls do with the normal form of a path and query. The text is valid until do
+// returns. WithNormal allocates nothing but, now and then, a larger buffer.
+func WithNormal(path string, do func(normal string)) {
 	if isNormal(path) {
 		do(path)
 		return
@@ -175,8 +184,9 @@ var normalBuffers sync.Pool
 // view is b as a string, without a copy; b must not change while it is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// unescape reads a %XX. Callers must have checked that s begins with the %.
-func unescape(s string) (byte, bool) {
+// Unescape returns the octet of the %XX that s begins with; false if the % begins none.
+// Callers must have checked that s begins with a %.
+func Unescape(s string) (byte, bool) {
 	if len(s) < 3 {
 		return 0, false
 	}
@@ -198,4 +208,3 @@ func unhex(c byte) (byte, bool) {
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLower(c byte) bool  { return 'a' <= c && c <= 'z' }
 func isLetter(c byte) bool { return isLower(c | 0x20) }
-func isSpace(c byte) bool  { return c == ' ' || '\t' <= c && c <= '\r' }

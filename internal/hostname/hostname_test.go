@@ -1,11 +1,11 @@
-package robots
+package hostname
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestHostName(t *testing.T) {
+func TestNormal(t *testing.T) {
 	for name, want := range map[string]string{
 		"example.com":           "example.com",
 		"EXAMPLE.com.":          "example.com",
@@ -15,7 +15,7 @@ func TestHostName(t *testing.T) {
 		"under_score.example":   "under_score.example",
 		"127.0.0.1":             "127.0.0.1",
 	} {
-		if got, err := HostName(name); err != nil || got != want {
+		if got, err := Normal(name); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", name, got, err, want)
 		}
 	}
@@ -24,14 +24,14 @@ func TestHostName(t *testing.T) {
 		"ex%61mple.com", "example%2ecom", "example.com\x00.evil", "b\xfccher.example", "127.1", "0x7f000001",
 		"::1", "[::1]", "[example.com]", strings.Repeat("a", 64) + ".example", strings.Repeat("abcdefg.", 32) + "example", strings.Repeat("ü", 254),
 	} {
-		if got, err := HostName(bad); err == nil {
+		if got, err := Normal(bad); err == nil {
 			t.Errorf("%q is taken for %q", bad, got)
 		}
 	}
 }
 
-func TestHostPattern(t *testing.T) {
-	for pattern, want := range map[string]string{
+func TestGlob(t *testing.T) {
+	for glob, want := range map[string]string{
 		"*":                "*",
 		"*.Example.COM":    "*.example.com",
 		"*.example.com.":   "*.example.com",
@@ -48,8 +48,8 @@ func TestHostPattern(t *testing.T) {
 		"2001:DB8::":             "2001:db8::",
 		"[2001:DB8:*]":           "2001:db8:*",
 	} {
-		if got, err := HostPattern(pattern); err != nil || got != want {
-			t.Errorf("%q: %q, %v; want %q", pattern, got, err, want)
+		if got, err := Glob(glob); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want %q", glob, got, err, want)
 		}
 	}
 	for bad, fault := range map[string]string{
@@ -59,27 +59,27 @@ func TestHostPattern(t *testing.T) {
 		strings.Repeat("ü", 254):  "254 characters",
 		strings.Repeat("ü.", 254): "characters",
 	} {
-		if got, err := HostPattern(bad); err == nil || !strings.Contains(err.Error(), fault) {
+		if got, err := Glob(bad); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%q: %q, %v; want the error %q", bad, got, err, fault)
 		}
 	}
 }
 
-// What a pattern without wildcards matches is the host that it spells.
-func FuzzHostPattern(f *testing.F) {
+// FuzzGlob checks that a glob without wildcards matches the host that it spells.
+func FuzzGlob(f *testing.F) {
 	for _, seed := range []string{"example.com", "BÜCHER.example", "ｅｘａｍｐｌｅ。com.", "XN--BCHER-KVA.example", "127.0.0.1", "a_b.ſ"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		host, err := HostName(s)
+		host, err := Normal(s)
 		if err != nil {
 			return
 		}
-		if again, err := HostName(host); err != nil || again != host {
+		if again, err := Normal(host); err != nil || again != host {
 			t.Errorf("%q becomes %q, and that %q, %v", s, host, again, err)
 		}
-		if pattern, err := HostPattern(s); err != nil || pattern != host {
-			t.Errorf("the pattern %q is %q, %v; the host is %q", s, pattern, err, host)
+		if glob, err := Glob(s); err != nil || glob != host {
+			t.Errorf("the glob %q is %q, %v; the host is %q", s, glob, err, host)
 		}
 	})
 }

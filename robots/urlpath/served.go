@@ -1,4 +1,4 @@
-package robots
+package urlpath
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func appendDecoded(dst []byte, s, keep string) []byte {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c == '%' {
-			if octet, ok := unescape(s[i:]); ok && classes[octet] != unsafeOctet && octet != '%' && strings.IndexByte(keep, octet) < 0 {
+			if octet, ok := Unescape(s[i:]); ok && classes[octet] != unsafeOctet && octet != '%' && strings.IndexByte(keep, octet) < 0 {
 				c, i = octet, i+2
 			}
 		}

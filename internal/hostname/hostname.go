@@ -1,28 +1,18 @@
-package robots
+// Package hostname has the normal form of hosts, in which two spellings of one host are the
+// same text: lower case, punycode, no dot at the end, an IPv6 address without brackets.
+// URLs, names that TLS asks for and globs of the configuration all meet in it.
+package hostname
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
-
-// DefaultPort is the port of a scheme's URLs that name none (RFC 3986 6.2.3); "" for a
-// scheme other than http, https and ftp.
-func DefaultPort(scheme string) string {
-	switch scheme {
-	case "http":
-		return "80"
-	case "https":
-		return "443"
-	case "ftp":
-		return "21"
-	}
-	return ""
-}
 
 // The longest name, and the longest part of one, that the DNS can hold (RFC 1035
 // 2.3.4).
@@ -35,11 +25,13 @@ const (
 // a dot at the end, as four octets of UTF-8 written %XX.
 const maxSpelling = (maxHost + 1) * 4 * len("%XX")
 
-// parseHost gives the one spelling of a URL's host. It promises that two spellings
-// become one only if a resolver would be asked for the same name, and refuses
-// what some programs take for an address and others for a name (127.1,
-// 0x7f000001), or what has no single reading.
-func parseHost(s string) (string, error) {
+// Parse returns the normal form of a host as it stands in a URL: a name, an IPv4 address, or
+// an IPv6 address in brackets. Two spellings become one only if a resolver would be asked
+// for the same name.
+//
+// It refuses what has no single reading, such as what some programs take for an address
+// and others for a name (127.1, 0x7f000001).
+func Parse(s string) (string, error) {
 	if len(s) > maxSpelling {
 		return "", fmt.Errorf("host of %d octets is longer than any name", len(s))
 	}
@@ -50,17 +42,16 @@ func parseHost(s string) (string, error) {
 		}
 		return addr.String(), nil
 	}
-	name, err := unescapeHost(s)
+	name, err := url.PathUnescape(s) // RFC 3986 3.2.2
 	if err != nil {
-		return "", fmt.Errorf("host %q: %w", s, err)
+		return "", fmt.Errorf("host %q: a %% in it begins no %%XX", s)
 	}
-	return HostName(name)
+	return Normal(name)
 }
 
-// HostName is the normal form of a name or an IPv4 address, as [Origin] has it: in lower
-// case and punycode, without a dot at the end. The name is taken as it stands, as TLS
-// does: a percent sign begins no escape, but is an error.
-func HostName(s string) (string, error) {
+// Normal returns the normal form of a name or an IPv4 address. It takes the name as it
+// stands, as TLS does: a percent sign begins no escape, but is an error.
+func Normal(s string) (string, error) {
 	host, err := toASCII(s)
 	if err != nil {
 		return "", fmt.Errorf("host %q: %w", s, err)
@@ -91,13 +82,13 @@ func HostName(s string) (string, error) {
 	return host, nil
 }
 
-// HostPattern is the normal form of a glob over hosts, in which * is any run of characters
-// and ? is one: that of the hosts that it is compared with, as [Origin] has them. An IPv6
-// address may stand in brackets, and has none then.
+// Glob returns the normal form of a glob over hosts, in which * is any run of characters
+// and ? is one. It is to be compared with hosts in normal form. An IPv6 address may stand
+// in brackets.
 //
-// A label that is not in ASCII is compared in punycode, which is another text as soon as
-// one of its characters is. So no * or ? may stand in it.
-func HostPattern(pattern string) (string, error) {
+// A label that is not in ASCII is compared in punycode, where one other character makes
+// another text. So it must not hold a * or ?.
+func Glob(pattern string) (string, error) {
 	if literal, ok := strings.CutPrefix(pattern, "["); ok {
 		pattern = strings.TrimSuffix(literal, "]")
 	}
@@ -121,7 +112,7 @@ func HostPattern(pattern string) (string, error) {
 	return strings.TrimSuffix(strings.Join(labels, "."), "."), nil
 }
 
-// wideDelimiters has the characters that UTS 46 takes for a dot, or for a * or ?.
+// wideDelimiters replaces the characters that UTS 46 takes for a dot, or for a * or ?.
 var wideDelimiters = strings.NewReplacer("。", ".", "．", ".", "｡", ".", "＊", "*", "？", "?", "﹡", "*", "﹖", "?")
 
 // isNumber reports whether a label that begins with a digit may be read as a
@@ -133,11 +124,11 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// hosts maps international names as browsers and Go's http.Transport do (UTS
+// profile maps international names as browsers and Go's http.Transport do (UTS
 // 46, non-transitional), but takes the underscores that real hosts have.
-var hosts = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
+var profile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
 
-// toASCII gives a host in lower case and punycode.
+// toASCII returns a host in lower case and punycode.
 func toASCII(host string) (string, error) {
 	if isASCII(host) {
 		return strings.ToLower(host), nil
@@ -148,10 +139,10 @@ func toASCII(host string) (string, error) {
 	if err := checkLength(host); err != nil {
 		return "", err
 	}
-	return hosts.ToASCII(host)
+	return profile.ToASCII(host)
 }
 
-// checkLength refuses a host of more characters than a name of the DNS has octets. Punycode
+// checkLength refuses a host of more characters than a DNS name may have octets. Punycode
 // is never shorter than the name that it stands for, and takes time that grows with the
 // square of its length.
 func checkLength(host string) error {
@@ -161,6 +152,9 @@ func checkLength(host string) error {
 	return nil
 }
 
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -168,24 +162,4 @@ func isASCII(s string) bool {
 		}
 	}
 	return true
-}
-
-// unescapeHost decodes a host's percent-encoded octets (RFC 3986 3.2.2).
-func unescapeHost(host string) (string, error) {
-	if !strings.Contains(host, "%") {
-		return host, nil
-	}
-	decoded := make([]byte, 0, len(host))
-	for i := 0; i < len(host); i++ {
-		c := host[i]
-		if c == '%' {
-			var ok bool
-			if c, ok = unescape(host[i:]); !ok {
-				return "", errors.New("a % in it begins no %XX")
-			}
-			i += 2
-		}
-		decoded = append(decoded, c)
-	}
-	return string(decoded), nil
 }
