@@ -96,7 +96,7 @@ func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	t.Conn, t.taken, t.early = conn, conn, bytes.Clone(early)
-	s.opening.add(conn)
+	s.opening.Add(conn)
 	s.limit(conn)
 	if err := established(conn); err != nil {
 		conn.Close()
@@ -110,7 +110,7 @@ func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) b
 func (s *Server) endOpening(t *tunnel) {
 	cause := recover()
 	if t.taken != nil {
-		s.opening.remove(t.taken)
+		s.opening.Remove(t.taken)
 	}
 	if cause == nil {
 		return
@@ -164,7 +164,7 @@ func (s *Server) intercept(t *tunnel) {
 	}
 	t.trust.shaken = time.Now()
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
-		s.coalesced.add(t.Conn)
+		s.coalesced.Add(t.Conn)
 		t.Conn = coalesce.New(t.Conn)
 	}
 	s.enter(t, conn)
@@ -197,18 +197,16 @@ func (s *Server) newTLS() *tls.Config {
 // enter hands a tunnel to the inner server, which sets deadlines of its own.
 func (s *Server) enter(t *tunnel, conn net.Conn) {
 	t.SetDeadline(time.Time{})
-	s.inside.deliver(conn)
+	s.inside.Deliver(conn)
 }
 
 // watchTunnel is the inner server's ConnState.
 func (s *Server) watchTunnel(conn net.Conn, state http.ConnState) {
 	t := tunnelOf(conn)
 	if g, gathers := t.Conn.(*coalesce.Conn); gathers && state == http.StateClosed {
-		s.coalesced.remove(g.Conn)
+		s.coalesced.Remove(g.Conn)
 	}
-	if client, counted := t.taken.(*countedConn); counted {
-		s.noteIdle(client, state)
-	}
+	s.clients.NoteState(t.taken, state)
 	s.watchTrust(t, state)
 }
 

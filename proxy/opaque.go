@@ -114,13 +114,13 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	}
 	switch course {
 	case join:
-		s.hijacked.add(t.Conn)
+		s.hijacked.Add(t.Conn)
 		s.tunnels.Inc()
 		// net/http's own goroutine and buffers, which it gives up now, are many times
 		// what an idle tunnel needs.
 		go func() {
 			defer s.guard(func() {})
-			defer s.hijacked.remove(t.Conn)
+			defer s.hijacked.Remove(t.Conn)
 			defer s.tunnels.Dec()
 			s.carry(t, up, admission, judge, ask, err)
 		}()

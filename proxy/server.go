@@ -19,8 +19,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/certs"
-	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
@@ -46,26 +46,24 @@ type Server struct {
 	access    atomic.Pointer[access]
 	forwarder http.Handler // goproxy: calls admit and ask for every request
 	home      http.Handler
-	outer     *http.Server  // what clients connect to
-	inner     *http.Server  // what is inside their tunnels
-	inside    *connListener // leads from outer to inner
+	outer     *http.Server // what clients connect to
+	inner     *http.Server // what is inside their tunnels
+	inside    *conns.Feed  // leads from outer to inner
 	tls       *tls.Config
 
-	opening   connections // tunnels without a request yet, which are no server's
-	hijacked  connections // tunnels that are not read, and WebSockets
-	coalesced connections // those under a coalesce.Conn, which inner closes too slowly
+	opening   conns.Set // tunnels without a request yet, which are no server's
+	hijacked  conns.Set // tunnels that are not read, and WebSockets
+	coalesced conns.Set // those under a coalesce.Conn, which inner closes too slowly
 
 	stallTimeout atomic.Int64 // a time.Duration
-	clients      *clients
-	slots        *slots.Slots // of clients' connections
+	clients      *conns.Clients
 
 	exchanges sync.RWMutex // each exchange holds it for reading until it has been logged
 
-	connections prometheus.Gauge
-	tunnels     prometheus.Gauge // those that are not read
-	failures    *prometheus.CounterVec
-	distrust    *distrust
-	logRefused  sync.Once // the first connection that clients.Connections refuses
+	tunnels    prometheus.Gauge // those that are not read
+	failures   *prometheus.CounterVec
+	distrust   *distrust
+	logRefused sync.Once // the first connection that clients.Connections refuses
 }
 
 // New makes a proxy that asks g and reaches origins by t. It registers its metrics with
@@ -78,12 +76,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		transport: t,
 		log:       log,
 		via:       newVia(opts.Name),
-		inside:    newConnListener(),
-		clients:   newClients(),
-		connections: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
-			Name: "robotsproxy_connections",
-			Help: "Client connections that are open.",
-		}),
+		inside:    conns.NewFeed(),
 		tunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_tunnels",
 			Help: "Tunnels that are open and not read.",
@@ -92,13 +85,13 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		distrust: newDistrust(log, metrics),
 	}
 	s.SetStallTimeout(opts.Limits.StallTimeout)
-	s.boundConnections(metrics)
+	s.clients = conns.New(conns.Options{Max: opts.Limits.MaxConnections, StallTimeout: s.stallLimit, Descriptors: t.Descriptors()}, log, metrics)
 	s.forwarder = s.newForwarder()
 	s.home = s.newHome()
 	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
 	s.outer.ConnContext = s.withClient
-	s.outer.ConnState = s.watchIdle
+	s.outer.ConnState = s.clients.NoteState
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.watchTunnel
@@ -119,45 +112,6 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 	}
 }
 
-// boundConnections keeps the connections to max_connections and to the limit on open files.
-func (s *Server) boundConnections(metrics prometheus.Registerer) {
-	reached := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
-		Name: "robotsproxy_limit_reached_total",
-		Help: "Connections that found no place: max_connections of clients, or descriptors of clients and origins.",
-	}, []string{"limit"})
-	tell := func(limit, advice string) func(int64, bool) {
-		count := reached.WithLabelValues(limit)
-		return func(max int64, first bool) {
-			count.Inc()
-			if first {
-				s.log.Warn().Str("limit", limit).Int64("max", max).Msg(advice)
-			}
-		}
-	}
-	s.slots = &slots.Slots{
-		Max:      int64(s.opts.Limits.MaxConnections),
-		MakeRoom: []func(){s.clients.closeIdlest},
-		Reached:  tell("max_connections", "all client connections are in use: idle ones are closed, and others wait; raise limits.max_connections if the machine can bear it"),
-	}
-	d := s.transport.Descriptors()
-	d.MakeRoom = append(d.MakeRoom, s.clients.closeIdlest)
-	d.Reached = tell("descriptors", "as many connections are open as the limit on open files leaves room for: idle ones are closed, others wait or get 503; raise the limit (ulimit -n, LimitNOFILE= in systemd)")
-}
-
-// watchIdle is the outer server's ConnState.
-func (s *Server) watchIdle(conn net.Conn, state http.ConnState) {
-	s.noteIdle(conn.(*countedConn), state)
-}
-
-// noteIdle notes whether a client's connection waits for its next request.
-func (s *Server) noteIdle(conn *countedConn, state http.ConnState) {
-	s.clients.noteIdle(conn, state == http.StateIdle)
-	if state == http.StateIdle {
-		s.slots.LookAgain()
-		s.transport.Descriptors().LookAgain()
-	}
-}
-
 // serverLog logs what net/http says of clients that misbehave.
 type serverLog struct{ log zerolog.Logger }
 
@@ -171,7 +125,7 @@ func (l serverLog) Write(line []byte) (int, error) {
 func (s *Server) Serve(l net.Listener) error {
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Serve(s.inside) }()
-	err := s.outer.Serve(newCountingListener(l, s))
+	err := s.outer.Serve(s.clients.Listener(l))
 	s.inside.Close()
 	return errors.Join(unlessClosed(err), unlessClosed(<-inner))
 }
@@ -192,24 +146,24 @@ const openingGrace = 250 * time.Millisecond
 // been counted and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
 	select { // a client that has just left is seen to have left, and why
-	case <-s.opening.drained():
+	case <-s.opening.Drained():
 	case <-time.After(openingGrace):
-		s.opening.closeAll()
+		s.opening.CloseAll()
 	}
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Shutdown(ctx) }()
 	err := s.outer.Shutdown(ctx)
 	err = errors.Join(err, <-inner)
 	select {
-	case <-s.hijacked.drained():
+	case <-s.hijacked.Drained():
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 	}
 	s.distrust.close()
 	s.outer.Close()
-	s.coalesced.closeAll() // inner would wait for each to send what its client does not read
+	s.coalesced.CloseAll() // inner would wait for each to send what its client does not read
 	s.inner.Close()
-	s.hijacked.closeAll()
+	s.hijacked.CloseAll()
 	s.settle()
 	s.transport.CloseIdleConnections()
 	return err
@@ -225,7 +179,7 @@ func (s *Server) settle() {
 		defer close(settled)
 		s.exchanges.Lock()
 		defer s.exchanges.Unlock()
-		<-s.hijacked.drained()
+		<-s.hijacked.Drained()
 	}()
 	select {
 	case <-settled:

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/flow"
 )
 
@@ -18,7 +19,7 @@ import (
 type responseWriter struct {
 	http.ResponseWriter
 	exchange *exchange
-	hijacked *connections
+	hijacked *conns.Set
 	conn     net.Conn // once hijacked
 
 	head   bool  // the request's method is HEAD
@@ -133,7 +134,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.conn = conn
-		w.hijacked.add(conn)
+		w.hijacked.Add(conn)
 		conn = flow.Conn{Conn: conn, Flow: &w.exchange.watchdog.Flow}
 	}
 	return conn, rw, err
@@ -142,7 +143,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // end closes a hijacked connection, which goproxy leaves open.
 func (w *responseWriter) end() {
 	if w.conn != nil {
-		w.hijacked.remove(w.conn)
+		w.hijacked.Remove(w.conn)
 		w.conn.Close()
 	}
 }

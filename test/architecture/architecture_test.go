@@ -46,7 +46,8 @@ var arrows = map[string]map[string]string{
 		"internal/loopback":    "it says which clients are on this machine",
 		"internal/printable":   "its page shows what clients wrote",
 		"internal/shortage":    "it tells what this machine lacks from what clients and origins do",
-		"internal/slots":       "it bounds the connections of clients",
+		"internal/slots":       "its warning says how many connections the limit on open files leaves room for",
+		"proxy/conns":          "the connections of clients",
 		"proxy/flow":           "octets between clients and origins, and what stands still",
 		"proxy/gate":           "every request is judged there",
 		"proxy/identity":       "host globs, and who a client says it is",
@@ -69,6 +70,11 @@ var arrows = map[string]map[string]string{
 		"proxy/identity":     "it shows identities",
 		"robots":             "it parses origins and targets, and shows rules",
 		"robots/policy":      "it shows policies and their history",
+	},
+	"proxy/conns": {
+		"internal/shortage": "it knows when the system has no descriptor left",
+		"internal/slots":    "it bounds the connections of clients",
+		"proxy/flow":        "it closes a connection whose client takes nothing",
 	},
 	"proxy/gate": {
 		"internal/enum":      "the words of its settings",

@@ -1,27 +1,31 @@
-package proxy
+package conns
 
 import (
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/slots"
 )
 
 func TestIdlestConnectionIsClosedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newClients()
-		conns := map[string]*countedConn{}
+		all := New(Options{Descriptors: new(slots.Slots)}, zerolog.Nop(), nil)
+		conns := map[string]*conn{}
 		var closed []string
 		for _, name := range []string{"busy", "a", "b", "c"} {
 			near, far := net.Pipe()
 			defer far.Close()
-			conn := &countedConn{Conn: near}
-			conn.closed = func() {
-				all.remove(conn)
+			c := &conn{Conn: near}
+			c.closed = func() {
+				all.remove(c)
 				closed = append(closed, name)
 			}
-			conns[name] = conn
-			all.add(conn)
+			conns[name] = c
+			all.add(c)
 		}
 		for _, step := range []struct {
 			name string
