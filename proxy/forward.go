@@ -15,7 +15,9 @@ import (
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream"
+	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
@@ -122,6 +124,18 @@ func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 		out.Body = x.upload
 	}
 	return out
+}
+
+// askerOf is what is known of who sent a request. In a tunnel, it is the CONNECT
+// that says who its user is.
+func askerOf(r *http.Request) identity.Asker {
+	a := identity.Asker{Addr: clientOf(r), Header: r.Header}
+	if t, ok := r.Context().Value(tunnelKey{}).(*tunnel); ok {
+		a.User = t.user
+	} else {
+		a.User, _, _ = users.Credentials(r.Header)
+	}
+	return a
 }
 
 // verbatim is a URL whose path and query net/http writes octet by octet as they are.

@@ -3,10 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +21,21 @@ import (
 	"robotsproxy/robots"
 )
 
-// tunnelJudge judges a tunnel as a whole, again and again while it lasts. It fails with
-// [gate.ErrNotUniform] for one that must be read.
+// opaqueTunnel is a tunnel that is not read: the gate judges it as a whole.
+type opaqueTunnel struct {
+	client    *tunnel
+	origin    net.Conn
+	judge     tunnelJudge
+	ask       gate.Ask
+	admission *gate.Admission
+}
+
+// tunnelJudge judges a tunnel as a whole, when it is opened and again while it lasts. It
+// returns [gate.ErrNotUniform] for a tunnel that must be read.
 type tunnelJudge func(ctx context.Context, ask gate.Ask) (*gate.Admission, error)
 
-// onBehalf is j for a client, whatever context it is called with.
-func (j tunnelJudge) onBehalf(client *loopback.Client) tunnelJudge {
+// onBehalfOf is j for a client, whatever context it is called with.
+func (j tunnelJudge) onBehalfOf(client *loopback.Client) tunnelJudge {
 	return func(ctx context.Context, ask gate.Ask) (*gate.Admission, error) {
 		return j(loopback.With(ctx, client), ask)
 	}
@@ -34,8 +46,8 @@ func (t *Tunnels) neverRead(host string) bool {
 	return t.Mode == Never || slices.ContainsFunc(t.Passthrough, func(g identity.HostGlob) bool { return g.Match(host) })
 }
 
-// opaqueJudge says who judges a tunnel to a host that may not be read; nil for one
-// that is read in any case.
+// opaqueJudge returns what judges a tunnel to a host that may stay opaque; nil if the
+// tunnel is read in any case.
 func (s *Server) opaqueJudge(tunnels *Tunnels, host string) tunnelJudge {
 	switch {
 	case tunnels.neverRead(host):
@@ -52,30 +64,33 @@ func (s *Server) opaqueJudge(tunnels *Tunnels, host string) tunnelJudge {
 	return nil
 }
 
-// passOpaque judges a CONNECT and, if it may pass, joins client and origin. It
-// reports false where the tunnel must be read. If that showed only when it was open,
-// t has its connection then.
-func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
+// passOpaque judges a CONNECT as a whole and, if the tunnel may pass, joins client and
+// origin. It reports false if the tunnel must be read; t is open then if that showed only
+// by its first octets.
+func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (done bool) {
 	tunnels := &s.access.Load().tunnels
 	judge := s.opaqueJudge(tunnels, t.origin.Host)
 	if judge == nil {
 		return false
 	}
-	judge = judge.onBehalf(loopback.Of(r.Context()))
 	if passedBy(r.Header, s.opts.Name) {
 		s.answer(w, r, s.loop())
 		return true
 	}
 	origin := t.origin
-	if origin.Port == "80" { // nobody knows better what is spoken inside
+	if origin.Port == "80" { // what is spoken inside is not known yet
 		origin.Scheme = "http"
 	}
 	if err := upstream.CheckLoopback(r.Context(), origin); err != nil {
 		s.answer(w, r, s.failed(err))
 		return true
 	}
-	ask := gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method}
-	admission, err := judge(r.Context(), ask)
+	o := &opaqueTunnel{
+		client: t,
+		judge:  judge.onBehalfOf(loopback.Of(r.Context())),
+		ask:    gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method},
+	}
+	admission, err := o.judge(r.Context(), o.ask)
 	switch {
 	case errors.Is(err, gate.ErrNotUniform):
 		return false
@@ -83,6 +98,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 		s.answer(w, r, s.unjudged(err))
 		return true
 	}
+	o.admission = admission
 	if err := admission.Wait(r.Context()); err != nil { // the client has left
 		admission.Done(0, 0, err)
 		return true
@@ -93,74 +109,133 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) b
 		admission.Done(a.Status, 0, err)
 		return true
 	}
-	up, err := s.transport.Dial(r.Context(), origin)
-	if err != nil {
+	if o.origin, err = s.transport.Dial(r.Context(), origin); err != nil {
 		a := s.failed(err)
 		s.answer(w, r, a)
 		admission.Done(a.Status, 0, err)
 		return true
 	}
 	if !s.openTunnel(w, r, t) {
-		up.Close()
+		o.origin.Close()
 		admission.Done(0, 0, errNotOpened)
 		return true
 	}
-	course, err := t.courseIn(tunnels)
-	if course == refuse {
-		admission.Misdirected()
-		if admission.Admits() { // its identity's mode is report or off
-			course = join
-		}
-	}
-	switch course {
-	case join:
-		s.hijacked.Add(t.Conn)
-		s.tunnels.Inc()
-		// net/http's own goroutine and buffers, which it gives up now, are many times
-		// what an idle tunnel needs.
-		go func() {
-			defer s.guard(func() {})
-			defer s.hijacked.Remove(t.Conn)
-			defer s.tunnels.Dec()
-			s.carry(t, up, admission, judge, ask, err)
-		}()
-	case read:
-		up.Close()
-		admission.Discard()
-		return false
-	case refuse:
-		t.Write(unrecognizedName)
-		flow.CloseWrite(t.Conn)
-		fallthrough
-	default:
-		up.Close()
-		t.Close()
-		admission.Done(http.StatusOK, 0, err)
-	}
-	return true
+	return s.passOpened(o, tunnels)
 }
 
 var errNotOpened = errors.New("the client left before its tunnel was open")
 
-// carry joins a client and its origin for as long as the tunnel may pass. A concern is
-// what the log's line is to say of a tunnel that passes all the same; nil for none.
-func (s *Server) carry(t *tunnel, up net.Conn, admission *gate.Admission, judge tunnelJudge, ask gate.Ask, concern error) {
+// passOpened looks at the first octets in a tunnel that the gate admits, and joins client
+// and origin or closes both. It reports false if the tunnel must be read.
+func (s *Server) passOpened(o *opaqueTunnel, tunnels *Tunnels) (done bool) {
+	step, err := o.client.nextStep(tunnels)
+	if step == refuse {
+		o.admission.Misdirected()
+		if o.admission.Admits() { // its identity's mode is report or off
+			step = join
+		}
+	}
+	switch step {
+	case join:
+		s.hijacked.Add(o.client.hijacked)
+		s.tunnels.Inc()
+		// The caller's goroutine is net/http's. It and its buffers, which end now, are
+		// many times what an idle tunnel needs.
+		go func() {
+			defer s.recoverTunnel(func() {})
+			defer s.hijacked.Remove(o.client.hijacked)
+			defer s.tunnels.Dec()
+			s.carry(o, err)
+		}()
+	case read:
+		o.origin.Close()
+		o.admission.Discard()
+		return false
+	case refuse:
+		o.client.Write(unrecognizedName)
+		o.client.CloseWrite()
+		fallthrough
+	default:
+		o.close()
+		o.admission.Done(http.StatusOK, 0, err)
+	}
+	return true
+}
+
+// step is what happens next to a tunnel that the gate admits as a whole, by its first
+// octets.
+type step int
+
+const (
+	hangUp step = iota // close it: the client says nothing
+	join               // carry octets between client and origin
+	read               // serve it as one that is read
+	refuse             // close it: what is inside is for another server, and must not be read
+)
+
+// nextStep looks at the first octets in a tunnel. The gate judged the host that the CONNECT
+// named, but the server name in the client's TLS chooses among the sites of one server. So
+// a tunnel whose TLS names another server is read or, where the operator wants neither of
+// the two read, refused. The error says why the tunnel is not joined.
+//
+// A client need not name a server. If it does not, or does not speak TLS, the tunnel is read
+// in mode when_needed, and joined where the operator wants it unread.
+func (t *tunnel) nextStep(tunnels *Tunnels) (step, error) {
+	never := tunnels.neverRead(t.origin.Host)
+	unnamed := read
+	if never {
+		unnamed = join
+	}
+	mayBeTLS, err := t.MayBeTLS()
+	switch {
+	case err == io.EOF && never: // the client has nothing to say, and may listen
+		return join, nil
+	case err != nil:
+		return hangUp, fmt.Errorf("waiting for the client to say something in its tunnel: %w", err)
+	case !mayBeTLS:
+		return unnamed, nil
+	}
+	name, err := t.ServerName()
+	switch {
+	case err != nil && never:
+		return refuse, fmt.Errorf("the tunnel must not be read, and its TLS cannot be understood: %w", err)
+	case err != nil:
+		return read, nil
+	case name == "" && net.ParseIP(t.origin.Host) != nil: // TLS never names an address
+		return join, nil
+	case name == "":
+		return unnamed, nil
+	case strings.EqualFold(name, t.origin.Host): // as servers compare it, without a URL's spelling
+		return join, nil
+	}
+	// A name that no URL can have is that of another server.
+	named, err := robots.ParseOrigin("https://" + name)
+	if never && (err != nil || tunnels.neverRead(named.Host)) {
+		return refuse, fmt.Errorf("the tunnel to %s must not be read, and its TLS asks for the server %q", t.origin.Host, name)
+	}
+	return read, nil
+}
+
+// unrecognizedName is the alert (RFC 6066 3) to a client whose TLS is refused.
+var unrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
+
+// carry joins a client and its origin for as long as the tunnel may pass. concern is what
+// the log line says of a tunnel that passes nevertheless; nil for none.
+func (s *Server) carry(o *opaqueTunnel, concern error) {
 	down := int64(0)
-	defer func() { admission.Done(http.StatusOK, down, concern) }()
-	defer t.Close()
-	defer up.Close()
+	defer func() { o.admission.Done(http.StatusOK, down, concern) }()
+	defer o.close()
 	var refused atomic.Bool
-	stop := s.judgeAgain(admission, judge, ask, func() {
+	stop := s.judgeAgain(o, func() {
 		refused.Store(true)
-		t.Close()
-		up.Close()
+		o.close()
 	})
 	defer stop()
-	t.SetDeadline(time.Time{})
-	watchdog := flow.Watchdog{Limit: s.stallLimit(), Target: flow.Ends{Client: t, Origin: up}}
+	o.client.SetDeadline(time.Time{})
+	watchdog := flow.Watchdog{Limit: s.stallLimit(), Target: flow.Ends{Client: o.client, Origin: o.origin}}
 	watchdog.Start()
 	defer watchdog.Stop()
-	down = flow.Join(t, up, &watchdog.Flow)
+	down = flow.Join(o.client, o.origin, &watchdog.Flow)
 	if stall := watchdog.Stop(); stall != flow.Moving {
 		concern = watchdog.Error(stall)
 	}
@@ -169,44 +244,53 @@ func (s *Server) carry(t *tunnel, up net.Conn, admission *gate.Admission, judge 
 	}
 }
 
-// guard is deferred in a goroutine of a tunnel's, which net/http does not guard as it
-// does those of its handlers: a panic ends the tunnel, by end, and not the process.
-func (s *Server) guard(end func()) {
+var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")
+
+func (o *opaqueTunnel) close() {
+	o.client.Close()
+	o.origin.Close()
+}
+
+// recoverTunnel is deferred in the goroutines of a tunnel, which net/http does not guard as
+// it does its handlers': a panic calls end, and does not end the process.
+func (s *Server) recoverTunnel(end func()) {
 	if cause := recover(); cause != nil {
 		s.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Msg("a tunnel failed inside the proxy; please report this")
 		end()
 	}
 }
 
-var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")
+const (
+	// rejudgeEvery is the longest time between two judgements of a tunnel: what its origin
+	// allows may change before the policy expires.
+	rejudgeEvery = time.Minute
+	// rejudgePause is the shortest.
+	rejudgePause = 50 * time.Millisecond
+)
 
-// rejudgeEvery is how long a tunnel goes at most without being judged again: what its
-// origin allows may change before it expires.
-const rejudgeEvery = time.Minute
-
-// judgeAgain judges a tunnel again when the policy that let it through is over, and
-// now and then before. It calls end once, when the tunnel may no longer pass or
-// would have to be read. The caller ends it by stop.
-func (s *Server) judgeAgain(first *gate.Admission, judge tunnelJudge, ask gate.Ask, end func()) (stop func()) {
+// judgeAgain judges a tunnel again whenever the policy that admitted it expires, and at
+// least every rejudgeEvery. It calls end once, when the tunnel may no longer pass or would
+// have to be read. Callers must call stop.
+func (s *Server) judgeAgain(o *opaqueTunnel, end func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var timer *time.Timer
-	next := func(p *gate.Admission) time.Duration {
-		if p.ExpiresAt.IsZero() {
+	next := func(a *gate.Admission) time.Duration {
+		if a.ExpiresAt.IsZero() {
 			return rejudgeEvery
 		}
-		return min(max(time.Until(p.ExpiresAt), 50*time.Millisecond), rejudgeEvery)
+		return min(max(time.Until(a.ExpiresAt), rejudgePause), rejudgeEvery)
 	}
 	ready := make(chan struct{})
-	timer = time.AfterFunc(next(first), func() {
-		defer s.guard(end)
+	timer = time.AfterFunc(next(o.admission), func() {
+		defer s.recoverTunnel(end)
 		<-ready
-		p, err := judge(ctx, ask)
+		a, err := o.judge(ctx, o.ask)
 		switch {
 		case ctx.Err() != nil:
-		case err != nil || !p.Admits():
+		case err != nil || !a.Admits():
 			end()
 		default:
-			timer.Reset(next(p))
+			timer.Reset(next(a))
 		}
 	})
 	close(ready)

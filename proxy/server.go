@@ -19,11 +19,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/certs"
-	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/conns"
+	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/upstream"
-	"robotsproxy/robots"
 )
 
 // Options say what a Server calls itself and what it bounds.
@@ -62,7 +61,7 @@ type Server struct {
 
 	tunnels    prometheus.Gauge // those that are not read
 	failures   *prometheus.CounterVec
-	distrust   *distrust
+	distrust   *distrust.Detector
 	logRefused sync.Once // the first connection that clients.Connections refuses
 }
 
@@ -82,7 +81,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 			Help: "Tunnels that are open and not read.",
 		}),
 		failures: newFailures(metrics),
-		distrust: newDistrust(log, metrics),
+		distrust: distrust.New(log, metrics),
 	}
 	s.SetStallTimeout(opts.Limits.StallTimeout)
 	s.clients = conns.New(conns.Options{Max: opts.Limits.MaxConnections, StallTimeout: s.stallLimit, Descriptors: t.Descriptors()}, log, metrics)
@@ -94,7 +93,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.outer.ConnState = s.clients.NoteState
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
-	s.inner.ConnState = s.watchTunnel
+	s.inner.ConnState = s.noteTunnelState
 	s.access.Store(&access{})
 	return s
 }
@@ -111,6 +110,10 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 		ErrorLog:                     log.New(serverLog{s.log}, "", 0),
 	}
 }
+
+// Distrusted are the hosts, sorted, whose certificate made a client leave, as one does that
+// does not trust the CA. They are complete after Shutdown.
+func (s *Server) Distrusted() []string { return s.distrust.Hosts() }
 
 // serverLog logs what net/http says of clients that misbehave.
 type serverLog struct{ log zerolog.Logger }
@@ -159,7 +162,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 	}
-	s.distrust.close()
+	s.distrust.Close()
 	s.outer.Close()
 	s.coalesced.CloseAll() // inner would wait for each to send what its client does not read
 	s.inner.Close()
@@ -185,61 +188,4 @@ func (s *Server) settle() {
 	case <-settled:
 	case <-time.After(settleTimeout):
 	}
-}
-
-// serveOuter takes what clients send outside of tunnels: absolute-form requests, CONNECT,
-// and requests to the proxy itself as a web server.
-func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
-	client, access := clientOf(r), s.access.Load()
-	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
-	case !access.clients.admits(client):
-		s.answer(w, r, answer.Answer{
-			Status:  http.StatusForbidden,
-			Kind:    "http_request_denied",
-			Details: client.String() + " may not use this proxy",
-			Advice:  "Its operator admits clients by their address in clients.allow.",
-		})
-	case access.clients.Connections != nil && refused(r.Context()) != nil:
-		s.answer(w, r, answer.Answer{
-			Status:  http.StatusForbidden,
-			Kind:    "http_request_denied",
-			Details: refused(r.Context()).Error(),
-			Advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
-		})
-	case proxied && !access.users.Know(r.Context(), client, r.Header):
-		s.answer(w, r, answer.Answer{
-			Status:  http.StatusProxyAuthRequired,
-			Kind:    "http_request_denied",
-			Details: "this proxy wants a user and a password that it knows",
-			Advice:  "Name it as http://USER:PASSWORD@" + localAddress(r) + " in the client.",
-			Header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
-		})
-	case r.Method == http.MethodConnect:
-		s.connect(w, r)
-	case r.RequestURI == "*":
-		s.asterisk(w, r)
-	case r.URL.IsAbs():
-		target, err := robots.ParseTarget(r.RequestURI)
-		switch {
-		case err != nil:
-			s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
-		case target.Origin.Scheme == "ftp":
-			s.serveFTP(w, r, target)
-		default:
-			s.forward(w, r, target)
-		}
-	default:
-		s.home.ServeHTTP(w, r)
-	}
-}
-
-// asterisk answers OPTIONS *, which asks about the proxy and not about any
-// origin (RFC 9110 9.3.7). No other method has that target.
-func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodOptions {
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
-		return
-	}
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
 }

@@ -48,6 +48,8 @@ var arrows = map[string]map[string]string{
 		"internal/shortage":    "it tells what this machine lacks from what clients and origins do",
 		"internal/slots":       "its warning says how many connections the limit on open files leaves room for",
 		"proxy/conns":          "the connections of clients",
+		"proxy/distrust":       "which clients do not trust the CA",
+		"proxy/sniff":          "the first octets in a tunnel",
 		"proxy/flow":           "octets between clients and origins, and what stands still",
 		"proxy/gate":           "every request is judged there",
 		"proxy/identity":       "host globs, and who a client says it is",
@@ -75,6 +77,9 @@ var arrows = map[string]map[string]string{
 		"internal/shortage": "it knows when the system has no descriptor left",
 		"internal/slots":    "it bounds the connections of clients",
 		"proxy/flow":        "it closes a connection whose client takes nothing",
+	},
+	"proxy/sniff": {
+		"proxy/flow": "how a connection is closed one way",
 	},
 	"proxy/gate": {
 		"internal/enum":      "the words of its settings",
@@ -151,7 +156,7 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
 	"robots/urlpath", "cli/child",
-	"proxy/flow", "proxy/users",
+	"proxy/distrust", "proxy/flow", "proxy/users",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/outage", "internal/printable", "internal/redisclient", "internal/shortage",
 }

@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"net/http"
+
+	"robotsproxy/proxy/answer"
+	"robotsproxy/robots"
+)
+
+// serveOuter takes what clients send outside of tunnels: absolute-form requests, CONNECT,
+// and requests to the proxy itself as a web server.
+func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
+	client, access := clientOf(r), s.access.Load()
+	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
+	case !access.clients.admits(client):
+		s.answer(w, r, answer.Answer{
+			Status:  http.StatusForbidden,
+			Kind:    "http_request_denied",
+			Details: client.String() + " may not use this proxy",
+			Advice:  "Its operator admits clients by their address in clients.allow.",
+		})
+	case access.clients.Connections != nil && refused(r.Context()) != nil:
+		s.answer(w, r, answer.Answer{
+			Status:  http.StatusForbidden,
+			Kind:    "http_request_denied",
+			Details: refused(r.Context()).Error(),
+			Advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
+		})
+	case proxied && !access.users.Know(r.Context(), client, r.Header):
+		s.answer(w, r, answer.Answer{
+			Status:  http.StatusProxyAuthRequired,
+			Kind:    "http_request_denied",
+			Details: "this proxy wants a user and a password that it knows",
+			Advice:  "Name it as http://USER:PASSWORD@" + localAddress(r) + " in the client.",
+			Header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
+		})
+	case r.Method == http.MethodConnect:
+		s.connect(w, r)
+	case r.RequestURI == "*":
+		s.asterisk(w, r)
+	case r.URL.IsAbs():
+		target, err := robots.ParseTarget(r.RequestURI)
+		switch {
+		case err != nil:
+			s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
+		case target.Origin.Scheme == "ftp":
+			s.serveFTP(w, r, target)
+		default:
+			s.forward(w, r, target)
+		}
+	default:
+		s.home.ServeHTTP(w, r)
+	}
+}
+
+// asterisk answers OPTIONS *, which asks about the proxy and not about any
+// origin (RFC 9110 9.3.7). No other method has that target.
+func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodOptions {
+		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
+		return
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+}

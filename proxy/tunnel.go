@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+
+	"robotsproxy/internal/coalesce"
+	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/distrust"
+	"robotsproxy/proxy/sniff"
+	"robotsproxy/robots"
+)
+
+// tunnel is a client's connection in which everything is for one origin.
+type tunnel struct {
+	sniff.Conn
+	hijacked  net.Conn      // the connection as net/http gave it away, without any layer
+	origin    robots.Origin // what CONNECT named; its scheme is that of what is spoken inside
+	user      string        // who sent the CONNECT, by its Proxy-Authorization
+	handshake distrust.Handshake
+}
+
+// serveTunnel looks at the first octets in a tunnel. It ends TLS, and hands the requests
+// inside to the inner server.
+func (s *Server) serveTunnel(t *tunnel) {
+	switch protocol, err := t.Protocol(); {
+	case protocol == sniff.TLS:
+		t.origin.Scheme = "https"
+		s.intercept(t)
+	case protocol == sniff.HTTP:
+		t.origin.Scheme = "http"
+		s.enter(t, t)
+	case err != nil: // the client has left, or says nothing
+		t.Close()
+	default:
+		s.log.Info().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).
+			Msg("tunnel closed: the client speaks neither TLS nor HTTP in it")
+		t.Close()
+	}
+}
+
+// enter hands a tunnel to the inner server, which sets deadlines of its own. conn is the
+// tunnel, or the TLS in it.
+func (s *Server) enter(t *tunnel, conn net.Conn) {
+	t.SetDeadline(time.Time{})
+	s.inside.Deliver(conn)
+}
+
+// noteTunnelState is the inner server's ConnState.
+func (s *Server) noteTunnelState(conn net.Conn, state http.ConnState) {
+	t := tunnelOf(conn)
+	if c, coalesced := t.Conn.Conn.(*coalesce.Conn); coalesced && state == http.StateClosed {
+		s.coalesced.Remove(c.Conn)
+	}
+	s.clients.NoteState(t.hijacked, state)
+	t.handshake.NoteState(state)
+}
+
+type tunnelKey struct{}
+
+// withTunnel is the inner server's ConnContext: a request's context holds the tunnel that
+// it came by.
+func withTunnel(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(loopback.WithPeer(ctx, conn), tunnelKey{}, tunnelOf(conn))
+}
+
+// tunnelOf is the tunnel that one of the inner server's connections is in.
+func tunnelOf(conn net.Conn) *tunnel {
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	return conn.(*tunnel)
+}
