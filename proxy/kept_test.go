@@ -91,24 +91,31 @@ func readAll(t *testing.T, resp *http.Response) string {
 	return string(text)
 }
 
-// Of the idle connections over HTTP/2, those are closed that have been idle for longest,
-// and none that is in use.
-func TestIdleHTTP2Connections(t *testing.T) {
+// Of the origins with idle connections, those are given up that have been idle longest, and
+// none that is in use.
+func TestIdleOrigins(t *testing.T) {
+	for version := 1; version <= 2; version++ {
+		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) { testIdleOrigins(t, version) })
+	}
+}
+
+func testIdleOrigins(t *testing.T, version int) {
 	const most, origins = 512, 560
 	held := make(chan struct{})
-	_, port, count := everywhere(t, true, func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, r.Proto)
+	_, port, count := everywhere(t, version == 2, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "HTTP/", r.ProtoMajor)
 		if r.URL.Path == "/held" {
 			w.(http.Flusher).Flush()
 			<-held
 		}
 	})
+	want := fmt.Sprint("HTTP/", version)
 	transport := lenientTransport(t)
 	url := func(n int) string { return fmt.Sprintf("https://127.0.%d.%d:%s", 1+n/200, 1+n%200, port) }
-	inUse, err := roundTrip(t, transport, 2, url(0)+"/held")
+	inUse, err := roundTrip(t, transport, version, url(0)+"/held")
 	must(t, err)
 	for n := 1; n <= origins; n++ {
-		if proto := text(t, transport, 2, url(n)+"/"); proto != "HTTP/2.0" {
+		if proto := text(t, transport, version, url(n)+"/"); proto != want {
 			t.Fatalf("origin %d is asked in %s", n, proto)
 		}
 	}
@@ -119,11 +126,11 @@ func TestIdleHTTP2Connections(t *testing.T) {
 	}
 	dials := func(n int) int64 {
 		before := count.all.Load()
-		text(t, transport, 2, url(n)+"/")
+		text(t, transport, version, url(n)+"/")
 		return count.all.Load() - before
 	}
 	close(held)
-	if got := readAll(t, inUse); got != "HTTP/2.0" {
+	if got := readAll(t, inUse); got != want {
 		t.Errorf("the page in use is %q", got)
 	}
 	for _, n := range []int{0, origins, origins - most + 2} { // the one before gave way to origin 0
@@ -136,21 +143,28 @@ func TestIdleHTTP2Connections(t *testing.T) {
 	}
 }
 
-// As many connections as a crowd of clients uses at once serve it again.
+// As many connections as a crowd of clients uses at once serve it again, even after a pause
+// and when many other origins have idle connections.
 func TestCrowdKeepsItsConnections(t *testing.T) {
-	const crowd = 400
+	const crowd, others = 600, 512
 	var round sync.WaitGroup
 	_, port, count := everywhere(t, false, func(w http.ResponseWriter, r *http.Request) {
-		round.Done()
-		round.Wait() // all are under way at once
+		if r.URL.Path == "/together" {
+			round.Done()
+			round.Wait() // all are under way at once
+		}
 		io.WriteString(w, "page")
 	})
 	transport := lenientTransport(t)
+	for n := range others {
+		text(t, transport, 1, fmt.Sprintf("https://127.0.%d.%d:%s/", 1+n/200, 1+n%200, port))
+	}
+	count.all.Store(0)
 	for range 3 {
 		round.Add(crowd)
 		var asking sync.WaitGroup
 		for range crowd {
-			asking.Go(func() { text(t, transport, 1, "https://127.0.0.1:"+port+"/") })
+			asking.Go(func() { text(t, transport, 1, "https://127.0.0.1:"+port+"/together") })
 		}
 		asking.Wait()
 	}

@@ -54,7 +54,7 @@ func (r *route) dialByParent(ctx context.Context, address string) (net.Conn, err
 		return nil, fmt.Errorf("reaching the parent proxy: %w", err)
 	}
 	if r.parent.Scheme == "https" {
-		config := r.verifying.http1.TLSClientConfig.Clone()
+		config := r.verifying.tls.Clone()
 		config.ServerName = r.parent.Hostname()
 		config.NextProtos = nil
 		secure := tls.Client(conn, config)

@@ -23,6 +23,7 @@ import (
 	"robotsproxy/internal/slots"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream/ftp"
+	"robotsproxy/proxy/upstream/pool"
 	"robotsproxy/robots"
 )
 
@@ -48,15 +49,16 @@ type route struct {
 	ftp       *ftp.Transport // of those that dial
 }
 
-// transports ask origins, one for each version of HTTP that clients speak: turning an
-// HTTP/1.1 request into a stream of HTTP/2 costs more than it saves.
+// transports send requests in the version of HTTP that clients speak: turning an HTTP/1.1
+// request into a stream of HTTP/2 costs more than it saves.
 type transports struct {
-	http1 *http.Transport
-	http2 *http2Pool // speaks HTTP/1.1 too, where an origin has no HTTP/2
+	tls   *tls.Config
+	http1 *pool.Pool
+	http2 *pool.Pool // for https; it speaks HTTP/1.1 with origins that have no HTTP/2
 }
 
-func (t transports) of(r *http.Request) http.RoundTripper {
-	if r.ProtoMajor == 2 {
+func (t transports) of(r *http.Request) *pool.Pool {
+	if r.ProtoMajor == 2 && r.URL.Scheme == "https" {
 		return t.http2
 	}
 	return t.http1
@@ -118,10 +120,6 @@ func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *
 	return r
 }
 
-// maxIdleHTTP1 bounds the idle connections over HTTP/1.1, some 40 KB each. One origin may
-// have all of them, when a crowd of clients asks for it.
-const maxIdleHTTP1 = 2048
-
 // maxSessions bounds the TLS sessions, one for each host, that a new connection may resume.
 const maxSessions = 512
 
@@ -130,8 +128,11 @@ const maxSessions = 512
 func (r *route) newTransports(opts Options, config *tls.Config) transports {
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(maxSessions)
 	return transports{
-		http1: r.newTransport(opts, config, r.dialer.DialContext),
-		http2: newHTTP2Pool(r.dialCoalescing, func(dial dialFunc) *http.Transport {
+		tls: config,
+		http1: pool.New(r.dialer.DialContext, func(dial pool.DialFunc) *http.Transport {
+			return r.newTransport(opts, config, dial)
+		}),
+		http2: pool.NewHTTP2(r.dialCoalescing, func(dial pool.DialFunc) *http.Transport {
 			t := r.newTransport(opts, config.Clone(), dial)
 			t.ForceAttemptHTTP2 = true
 			t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: http2StreamWindow}
@@ -140,7 +141,7 @@ func (r *route) newTransports(opts Options, config *tls.Config) transports {
 	}
 }
 
-func (r *route) newTransport(opts Options, config *tls.Config, dial dialFunc) *http.Transport {
+func (r *route) newTransport(opts Options, config *tls.Config, dial pool.DialFunc) *http.Transport {
 	return &http.Transport{
 		Proxy: func(*http.Request) (*url.URL, error) { return r.parent, nil },
 		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
@@ -152,8 +153,7 @@ func (r *route) newTransport(opts Options, config *tls.Config, dial dialFunc) *h
 		ResponseHeaderTimeout: opts.ResponseHeaderTimeout,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,
-		MaxIdleConns:          maxIdleHTTP1,
-		MaxIdleConnsPerHost:   maxIdleHTTP1,
+		MaxIdleConnsPerHost:   pool.MaxIdleConns,
 
 		MaxResponseHeaderBytes: maxResponseHeader,
 		DisableCompression:     true,
@@ -270,8 +270,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.isInsecure(r.URL.Hostname()) {
 		via = way.lenient
 	}
-	resp, err := via.of(r).RoundTrip(r)
-	if err == nil && way.parent != nil && way.parent.Scheme != "socks5" && r.URL.Scheme == "http" {
+	asksParent := way.parent != nil && way.parent.Scheme != "socks5" && r.URL.Scheme == "http"
+	peer := r.URL.Host
+	if asksParent {
+		peer = way.parent.Host
+	}
+	resp, err := via.of(r).RoundTrip(peer, r)
+	if err == nil && asksParent {
 		if err = challenged(resp); err != nil {
 			resp.Body.Close()
 			return nil, err

@@ -104,15 +104,16 @@ var arrows = map[string]map[string]string{
 		"internal/redisclient": "a fleet shares its turns by Redis",
 	},
 	"proxy/upstream": {
-		"internal/coalesce":  "HTTP/2 to origins is sent in few pieces",
-		"internal/enum":      "the words of its settings",
-		"internal/keyerr":    "its errors say which key they are about",
-		"internal/loopback":  "it dials this machine's loopback for its own clients alone",
-		"internal/shortage":  "a dial without a free slot fails for this machine's fault",
-		"internal/slots":     "each connection to an origin takes a descriptor",
-		"proxy/identity":     "host globs",
-		"proxy/upstream/ftp": "it sends requests for ftp URLs",
-		"robots":             "origins",
+		"internal/coalesce":   "HTTP/2 to origins is sent in few pieces",
+		"internal/enum":       "the words of its settings",
+		"internal/keyerr":     "its errors say which key they are about",
+		"internal/loopback":   "it dials this machine's loopback for its own clients alone",
+		"internal/shortage":   "a dial without a free slot fails for this machine's fault",
+		"internal/slots":      "each connection to an origin takes a descriptor",
+		"proxy/identity":      "host globs",
+		"proxy/upstream/ftp":  "it sends requests for ftp URLs",
+		"proxy/upstream/pool": "it keeps connections to origins",
+		"robots":              "origins",
 	},
 	"internal/logging": {
 		"internal/enum":      "the words of its settings",
@@ -156,7 +157,7 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
 	"robots/urlpath", "cli/child",
-	"proxy/distrust", "proxy/flow", "proxy/users",
+	"proxy/distrust", "proxy/flow", "proxy/upstream/pool", "proxy/users",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/outage", "internal/printable", "internal/redisclient", "internal/shortage",
 }
