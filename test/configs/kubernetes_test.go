@@ -233,6 +233,7 @@ func TestPodsAreRestricted(t *testing.T) {
 
 // The CA's key is in a Secret, or where the proxy keeps its data.
 func TestNoPodButTheProxysHasTheKey(t *testing.T) {
+	secret, others := 0, 0 // volumes of the proxy alone, and containers beside it or without it
 	for name, pod := range manifests(t).pods() {
 		private := []string{}
 		for _, m := range named(pod, "robotsproxy").VolumeMounts {
@@ -245,10 +246,12 @@ func TestNoPodButTheProxysHasTheKey(t *testing.T) {
 				private = append(private, v.Name)
 			}
 		}
+		secret += len(private)
 		for _, c := range containers(pod) {
 			if c.Name == "robotsproxy" {
 				continue
 			}
+			others++
 			for _, m := range c.VolumeMounts {
 				if slices.Contains(private, m.Name) || !m.ReadOnly {
 					t.Errorf("%s: %s has the volume %s (read-only: %v)", name, c.Name, m.Name, m.ReadOnly)
@@ -260,6 +263,9 @@ func TestNoPodButTheProxysHasTheKey(t *testing.T) {
 				}
 			}
 		}
+	}
+	if secret < 2 || others < 2 { // of the sidecar and of the fleet
+		t.Errorf("the manifests have %d volumes for proxies alone and %d other containers", secret, others)
 	}
 }
 
@@ -275,11 +281,13 @@ func TestSidecarStartsFirst(t *testing.T) {
 // Whatever a probe runs is the program of the image, and one of its commands.
 func TestProbesRunTheProgram(t *testing.T) {
 	entrypoint := imageSays(t, "ENTRYPOINT ")
+	proxies := 0
 	for name, pod := range manifests(t).pods() {
 		c := named(pod, "robotsproxy")
 		if c.Name == "" {
 			continue
 		}
+		proxies++
 		if c.StartupProbe == nil || c.ReadinessProbe == nil {
 			t.Errorf("%s has no startup or no readiness probe", name)
 		}
@@ -294,6 +302,9 @@ func TestProbesRunTheProgram(t *testing.T) {
 				t.Errorf("%s: a probe is ended after %d seconds, and healthcheck waits for 5", name, probe.TimeoutSeconds)
 			}
 		}
+	}
+	if proxies != 2 {
+		t.Errorf("%d pods have a proxy, want the sidecar's and the fleet's", proxies)
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for anything: it ends what hangs, and nothing
-// that is only slow.
-const patience = 2 * time.Minute
+// testTimeout is how long a test waits for anything. It ends what hangs, and nothing that
+// is only slow.
+const testTimeout = 2 * time.Minute
 
 // place is a setup on this machine: its folders are in one of the test's, and its
 // ports are free ones.
@@ -137,7 +137,7 @@ func (p *place) serve() *exec.Cmd {
 			p.t.Logf("the proxy's log:\n%s", log)
 		}
 	})
-	for deadline := time.Now().Add(patience); !healthy(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !healthy(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatal("the proxy does not become healthy")
 		}
@@ -217,7 +217,7 @@ func (p *place) wantNoKeyIn(folder string) {
 // wantDrain ends the proxy in the middle of a download, which must come whole.
 func (p *place) wantDrain(server *exec.Cmd, url string, release chan struct{}) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	download := exec.CommandContext(ctx, "curl", "--silent", "--no-buffer", "--proxy", "http://"+p.listen, url)
 	out, err := download.StdoutPipe()

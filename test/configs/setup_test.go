@@ -5,7 +5,6 @@ package configs
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"robotsproxy/test/build"
 )
 
 // examples is the folder of the examples.
@@ -23,29 +24,7 @@ var examples = filepath.Join("..", "..", "configs")
 // program is the file of the built program.
 var program string
 
-func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "robotsproxy-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "robotsproxy")
-	build := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("building the program: %w\n%s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { os.Exit(build.RunTests(m, &program)) }
 
 // setup is a proxy as an example sets it up, and a scraper that uses it. Paths are
 // those that the two see.

@@ -50,7 +50,7 @@ var entries = []entry{
 func (w *world) through(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	transport := &http.Transport{DialContext: dial}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
 // connect opens a tunnel for a client.

@@ -125,7 +125,7 @@ func (c client) run(t *testing.T, site *origin, url string) string {
 	args := append([]string{"run", "--config", w.config, "--data-dir", w.dir, "--"}, c.command...)
 	run := exec.CommandContext(ctx, program, append(args, url)...)
 	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
-	run.WaitDelay = patience
+	run.WaitDelay = testTimeout
 	parent := "http://" + newParent(t, site)
 	run.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),

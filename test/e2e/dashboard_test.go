@@ -118,7 +118,7 @@ func (w *world) openAt(browser context.Context, address string) *tab {
 // do acts as a user would.
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, testTimeout)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		p.t.Fatalf("in the browser: %v; the page:\n%s", err, p.text("body"))
@@ -148,7 +148,7 @@ func (p *tab) choose(field, value string) {
 // eval is the value of an expression in the page.
 func (p *tab) eval(expression string) any {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, testTimeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[any](expression))
 	if err != nil {
@@ -160,11 +160,10 @@ func (p *tab) eval(expression string) any {
 // want waits until an expression is true.
 func (p *tab) want(expression string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); p.eval("Boolean("+expression+")") != true; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("it does not come to %s; the page:\n%s", expression, p.text("body"))
-		}
-	}
+	waitFor(p.t, func() bool { return p.eval("Boolean("+expression+")") == true },
+		func() string {
+			return fmt.Sprintf("%s does not become true; the page:\n%s", expression, p.text("body"))
+		})
 }
 
 // text is what can be read in the first element of a selector.
@@ -198,12 +197,10 @@ func (p *tab) decisions() []string {
 func (p *tab) wantDecisions(want ...string) {
 	p.t.Helper()
 	var got []string
-	for deadline := time.Now().Add(patience); !slices.Equal(got, want); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the list has %q, want %q", got, want)
-		}
+	waitFor(p.t, func() bool {
 		got = p.decisions()
-	}
+		return slices.Equal(got, want)
+	}, func() string { return fmt.Sprintf("the list has %q, want %q", got, want) })
 }
 
 func TestDashboard(t *testing.T) {

@@ -82,11 +82,9 @@ overrides: [{origin: "https://localhost:*", verdict: allow}]`)
 	for _, d := range doors {
 		o := newOrigin(t, d.origin, shop(), page)
 		go func() { replies <- w.curl(d.option, "--limit-rate", "6M", o.URL+"/long") }()
-		for len(o.pages()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		waitFor(t, func() bool { return len(o.pages()) > 0 }, func() string { return d.name + ": the request does not reach its origin" })
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	site := newOrigin(t, "h2", shop(), page)
 	socket, _, err := websocket.Dial(ctx, site.URL+"/socket", &websocket.DialOptions{HTTPClient: w.client(false)})

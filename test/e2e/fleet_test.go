@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"robotsproxy/internal/redistest"
 )
@@ -78,9 +77,7 @@ func TestFleetOutlivesOneOfIt(t *testing.T) {
 	}, nil)
 	hangs := make(chan reply, 1)
 	go func() { hangs <- first.curl("-A", "ExampleBot", o.URL+"/products/1") }()
-	for o.robotsFetches() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, func() bool { return o.robotsFetches() > 0 }, func() string { return "robots.txt is not fetched" })
 	first.signal(syscall.SIGKILL)
 	first.ended()
 	<-hangs

@@ -1,34 +1,32 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // becomes asks for a page until it is judged for this reason.
 func (w *world) becomes(url string, status int, reason string) reply {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		seen := len(w.log.Lines(`"message":"request"`))
-		r := w.curl(url)
-		var last string
-		for len(w.log.Lines(`"message":"request"`)) == seen && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond) // the line may come a little after the answer
-		}
-		if lines := w.log.Lines(`"message":"request"`); len(lines) > 0 {
-			last = lines[len(lines)-1]
-		}
-		if r.status == status && strings.Contains(last, `"reason":"`+reason+`"`) {
-			return r
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: status %d, want %d for reason %s; last %s", url, r.status, status, reason, last)
-		}
-	}
+	requests := func() []string { return w.log.Lines(`"message":"request"`) }
+	var r reply
+	var last string
+	waitFor(w.t, func() bool {
+		seen := len(requests())
+		r = w.curl(url)
+		waitFor(w.t, func() bool { return len(requests()) > seen }, // the line may come a little after the answer
+			func() string { return url + " is not logged" })
+		lines := requests()
+		last = lines[len(lines)-1]
+		return r.status == status && strings.Contains(last, `"reason":"`+reason+`"`)
+	}, func() string {
+		return fmt.Sprintf("%s: status %d, want %d for reason %s; logged %s", url, r.status, status, reason, last)
+	})
+	return r
 }
 
 // The life of two sites, one with and one without a good copy, in milliseconds

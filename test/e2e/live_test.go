@@ -15,7 +15,7 @@ import (
 // watch reads the API's live decisions until the test ends.
 func (w *world) watch(query string, header ...string) *events {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	w.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.admin+"/api/v1/decisions/stream"+query, nil)
 	must(w.t, err)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"robotsproxy/internal/logtest"
 )
@@ -63,10 +62,11 @@ func TestLogWhoseReaderLeaves(t *testing.T) {
 			t.Errorf("status %d", r.status)
 		}
 	}
-	for lost := 0; lost == 0; { // it may take a line until the reader has left
-		w.curl(o.URL + "/products/1")
-		lost, _ = strconv.Atoi(w.metric("robotsproxy_log_lines_lost_total"))
-	}
+	waitFor(t, func() bool {
+		w.curl(o.URL + "/products/1") // the reader leaves only when there is a line
+		lost, _ := strconv.Atoi(w.metric("robotsproxy_log_lines_lost_total"))
+		return lost > 0
+	}, func() string { return "no line is counted as lost" })
 	w.stop()
 }
 
@@ -105,14 +105,13 @@ func TestLogIsRotated(t *testing.T) {
 // awaitLine waits for a line of a log's file that holds all parts.
 func awaitLine(t *testing.T, file string, parts ...string) (line object) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		text, _ := os.ReadFile(file) // it may not be there yet
-		if found := logtest.LinesWith(string(text), parts...); len(found) > 0 {
-			must(t, json.Unmarshal([]byte(found[0]), &line))
-			return line
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no line with %q in %s:\n%s", parts, file, text)
-		}
-	}
+	var text []byte
+	var found []string
+	waitFor(t, func() bool {
+		text, _ = os.ReadFile(file) // the file may not be there yet
+		found = logtest.LinesWith(string(text), parts...)
+		return len(found) > 0
+	}, func() string { return fmt.Sprintf("no line with %q in %s:\n%s", parts, file, text) })
+	must(t, json.Unmarshal([]byte(found[0]), &line))
+	return line
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"robotsproxy/test/build"
 )
 
 var prometheusFolder = filepath.Join("..", "..", "configs", "prometheus")
@@ -212,7 +214,7 @@ func TestGrafanaDashboard(t *testing.T) {
 func TestCollectorsRoom(t *testing.T) {
 	t.Parallel()
 	mostAtFirst := 60e6 // octets of memory
-	if isRaceBuild {
+	if build.IsRace {
 		mostAtFirst *= 3
 	}
 	for _, e := range []struct {

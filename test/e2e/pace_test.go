@@ -109,13 +109,10 @@ func TestFiftySpiders(t *testing.T) {
 		t.Errorf("the site was asked %d times", total)
 	}
 	longest := 0.0
-	for range patience / (10 * time.Millisecond) { // the last lines may come a little later
-		if len(w.log.Lines(`"message":"request"`)) == 50 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	for _, line := range w.log.Lines(`"message":"request"`) {
+	requests := func() []string { return w.log.Lines(`"message":"request"`) }
+	waitFor(t, func() bool { return len(requests()) == 50 }, // the last lines may come a little later
+		func() string { return fmt.Sprintf("%d requests are logged", len(requests())) })
+	for _, line := range requests() {
 		var o object
 		must(t, json.Unmarshal([]byte(line), &o))
 		longest = max(longest, o["wait_ms"].(float64))
@@ -409,11 +406,10 @@ func TestFleetOutlivesRedis(t *testing.T) {
 	}
 	server.Restart()
 	for _, w := range proxies {
-		for deadline := time.Now().Add(patience); len(w.log.Lines("Redis is back: turns are shared again")) == 0; time.Sleep(200 * time.Millisecond) {
-			if w.curl("-A", "ExampleBot/1.0", site.URL+"/page"); time.Now().After(deadline) {
-				t.Fatalf("it is not noticed that Redis is back; the log:\n%s", w.log)
-			}
-		}
+		waitFor(t, func() bool {
+			w.curl("-A", "ExampleBot/1.0", site.URL+"/page") // a request has the proxy try
+			return len(w.log.Lines("Redis is back: turns are shared again")) > 0
+		}, func() string { return "the proxy does not notice that Redis is back; the log:\n" + w.log.String() })
 		if lines := w.log.Lines("sesame"); len(lines) > 0 {
 			t.Errorf("the password is in the log: %s", lines)
 		}

@@ -211,7 +211,7 @@ func TestCommandsOfTheOwnPage(t *testing.T) {
 
 // shell runs commands as a user types them, who has nothing set.
 func (w *world) shell(folder, commands string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	run := exec.CommandContext(ctx, "sh", "-e", "-c", commands)
 	run.Dir = folder
@@ -237,7 +237,7 @@ func (w *world) browseFrom(home, url string, args ...string) string {
 	if err != nil {
 		w.t.Skip("there is no chromium; install the package chromium, as make deps does")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*testTimeout)
 	defer cancel()
 	run := exec.CommandContext(ctx, chromium, append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",

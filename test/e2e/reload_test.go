@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -28,11 +27,8 @@ func (w *world) reload(bySignal bool, config ...string) {
 	}
 	before := len(w.log.Lines("was reloaded"))
 	w.signal(syscall.SIGHUP)
-	for deadline := time.Now().Add(patience); len(w.log.Lines("was reloaded")) == before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("SIGHUP reloads nothing; the log:\n%s", w.log)
-		}
-	}
+	waitFor(w.t, func() bool { return len(w.log.Lines("was reloaded")) > before },
+		func() string { return "SIGHUP reloads nothing; the log:\n" + w.log.String() })
 }
 
 // refusedReload has the program read a faulty configuration, and returns the line in
@@ -42,14 +38,9 @@ func (w *world) refusedReload(config string) string {
 	w.configure(config)
 	before := len(w.log.Lines(`"level":"error"`))
 	w.signal(syscall.SIGHUP)
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if lines := w.log.Lines(`"level":"error"`); len(lines) > before {
-			return lines[before]
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("the reload is not refused; the log:\n%s", w.log)
-		}
-	}
+	waitFor(w.t, func() bool { return len(w.log.Lines(`"level":"error"`)) > before },
+		func() string { return "the reload is not refused; the log:\n" + w.log.String() })
+	return w.log.Lines(`"level":"error"`)[before]
 }
 
 func TestReloadLosesNoRequest(t *testing.T) {

@@ -51,7 +51,7 @@ func (w *world) await(c <-chan struct{}, what string) {
 	w.t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.t.Fatalf("no %s; the log:\n%s", what, w.log)
 	}
 }
@@ -89,16 +89,13 @@ func TestRequestsInFlightMayEnd(t *testing.T) {
 // wantNoListener waits until nobody accepts connections any more.
 func (w *world) wantNoListener() {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // there is no sign to wait for
+	waitFor(w.t, func() bool {
 		conn, err := net.Dial("tcp", w.proxy)
-		if err != nil {
-			return
+		if err == nil {
+			conn.Close()
 		}
-		conn.Close()
-		if time.Now().After(deadline) {
-			w.t.Fatal("connections are still accepted")
-		}
-	}
+		return err != nil
+	}, func() string { return "connections are still accepted" })
 }
 
 func TestGraceIsOver(t *testing.T) {
@@ -151,7 +148,7 @@ func TestConnectionsWithoutARequest(t *testing.T) {
 			w := start(t, "shutdown_grace: 10m")
 			client := open(w)
 			defer client.Close()
-			w.stop() // within the patience, which is far less than the grace
+			w.stop() // within testTimeout, which is far less than the grace
 		})
 	}
 }
@@ -161,7 +158,7 @@ func (w *world) dial() net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.proxy)
 	must(w.t, err)
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	return conn
 }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // spellings are ways to write /private, /a+b and /c:d, all of which some server takes
@@ -96,16 +95,14 @@ func serveFolder(t *testing.T, serve func(t *testing.T, port, folder string) *ex
 		server.Process.Kill()
 		server.Wait()
 	})
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	waitFor(t, func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			conn.Close()
-			return "http://127.0.0.1:" + port
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	}, func() string { return "the server does not listen" })
+	return "http://127.0.0.1:" + port
 }
 
 // nginx is the server as it is set up out of the box.

@@ -27,10 +27,6 @@ import (
 	"robotsproxy/internal/logtest"
 )
 
-// patience is how long a test waits for anything: it ends what hangs, and nothing
-// that is only slow.
-const patience = 2 * time.Minute
-
 // world is the built program as it runs, with a folder of its own.
 type world struct {
 	t      *testing.T
@@ -139,7 +135,7 @@ func (w *world) ended() *os.ProcessState {
 	w.t.Helper()
 	select {
 	case <-w.exited:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.command.Process.Kill()
 		<-w.exited
 		w.t.Errorf("the program did not end; its log:\n%s", w.log)
@@ -161,7 +157,7 @@ func (w *world) client(h2 bool) *http.Client {
 		ForceAttemptHTTP2: h2,
 	}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
 // get asks the admin server.
@@ -188,7 +184,7 @@ func (w *world) send(method, path string, header ...string) (status int, body st
 
 func (w *world) do(r *http.Request) (status int, body string) {
 	w.t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	resp, err := client.Do(r)
 	must(w.t, err)
 	defer resp.Body.Close()
@@ -224,16 +220,8 @@ func (w *world) metric(series string) string {
 // little after the client has its answer.
 func (w *world) wantMetric(series, want string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		got := w.metric(series)
-		if got == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Errorf("%s is %q, want %s", series, got, want)
-			return
-		}
-	}
+	waitFor(w.t, func() bool { return w.metric(series) == want },
+		func() string { return fmt.Sprintf("%s is %q, want %s", series, w.metric(series), want) })
 }
 
 // decision is the log's line on a request for this URL.
