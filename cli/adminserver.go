@@ -21,8 +21,8 @@ type adminServer struct {
 	server   *http.Server
 }
 
-// openAdmin listens where cfg says. It fills what setup lacks from cfg. Callers of serve
-// must call close.
+// openAdmin listens where cfg says. It sets setup's Listen and Token from cfg. Callers of
+// serve must call close.
 func openAdmin(cfg config.Config, log zerolog.Logger, setup admin.Setup) (*adminServer, error) {
 	l, err := listen(cfg.AdminListen, "--admin-listen")
 	if err != nil {
@@ -42,8 +42,8 @@ func openAdmin(cfg config.Config, log zerolog.Logger, setup admin.Setup) (*admin
 	return &adminServer{l, handler, server}, nil
 }
 
-// serve answers requests until close is called; then it returns nil. It returns the error
-// that ended it if there was one.
+// serve answers requests until close is called, and then returns nil. If serving fails, it
+// returns the error.
 func (s *adminServer) serve() error {
 	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the admin server: %w", err)
@@ -51,7 +51,7 @@ func (s *adminServer) serve() error {
 	return nil
 }
 
-// close stops serving, and breaks off the responses under way.
+// close stops serving, and breaks off the responses that are under way.
 func (s *adminServer) close() {
 	s.handler.Close()
 	s.server.Close()

@@ -65,7 +65,7 @@ file or flag is bad.`,
 			return exit{exitUsage, errors.New("--identity is empty; name one of the configuration, or leave it out")}
 		}
 		base := config.Default()
-		base.Log.Level = "error" // the verdicts are what this command has to say
+		base.Log.Level = "error" // the output of this command is the verdicts
 		cfg, err := loadConfig(cmd, base, commonSettings...)
 		if err != nil {
 			return err
@@ -106,12 +106,12 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	return nil
 }
 
-// parseTargets parses the URLs. It tells of the bad ones, for which code is exitUsage.
+// parseTargets parses the URLs. It prints an error for each bad one; then code is exitUsage.
 func parseTargets(cmd *cobra.Command, flags checkFlags, urls []string) (targets []robots.Target, code int) {
 	code = exitDone
 	for _, url := range urls {
 		target, err := robots.ParseTarget(url)
-		if err == nil && flags.robots == "" { // a file can be asked about any path
+		if err == nil && flags.robots == "" { // a file can judge any path
 			err = target.CheckEscapes()
 		}
 		if err != nil {
@@ -124,8 +124,8 @@ func parseTargets(cmd *cobra.Command, flags checkFlags, urls []string) (targets 
 	return targets, code
 }
 
-// productTokens are those of the agents, each a token or a whole User-Agent. It tells
-// which token it takes from a User-Agent.
+// productTokens returns the product token of each agent, which is a token or a whole
+// User-Agent. It prints which token it takes from a User-Agent.
 func productTokens(cmd *cobra.Command, agents []string) (tokens []string) {
 	for _, agent := range agents {
 		token := identity.TokenOf(agent)
@@ -155,7 +155,7 @@ func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *
 	return g, e.Close, nil
 }
 
-// fileGate judges every origin by one robots.txt, that of a file.
+// fileGate makes a gate that judges every origin by the robots.txt in the named file.
 func fileGate(cmd *cobra.Command, cfg config.Config, name string) (*gate.Gate, error) {
 	file, err := readRobots(name, cmd.InOrStdin(), cfg.Robots.MaxBytes)
 	if err != nil {
@@ -169,16 +169,16 @@ func fileGate(cmd *cobra.Command, cfg config.Config, name string) (*gate.Gate, e
 	}), nil, zerolog.Nop(), nil)
 }
 
-// policiesFunc is a function as a source of policies.
+// A policiesFunc is a function that gives a gate its policies.
 type policiesFunc func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error)
 
 func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
 	return f(ctx, origin, by)
 }
 
-// livePolicies asks the keeper. With fresh it fetches each origin's robots.txt once,
-// whatever the keeper knows. The proxy makes a fetch that is due in the background;
-// here it is waited for, because the command ends before a background could.
+// livePolicies returns the keeper's policies. With fresh, it fetches each origin's
+// robots.txt once, whatever the keeper knows. The proxy fetches in the background when a
+// fetch is due. check waits for that fetch, because the command would end before it.
 func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
 	return func(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
@@ -215,7 +215,7 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	return err
 }
 
-// printJSON prints v as one line of JSON that a terminal may show.
+// printJSON prints v as one line of JSON that is safe to show on a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := printable.Marshal(v)
 	if err == nil {
@@ -224,8 +224,8 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// readRobots reads a robots.txt from a file or, if name is -, from stdin: no more of it
-// than of a live one.
+// readRobots reads a robots.txt from the named file or, if name is -, from stdin. It reads
+// at most maxBytes, as of a live one.
 func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, error) {
 	from := stdin
 	if name != "-" {

@@ -98,8 +98,8 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 	return root
 }
 
-// printError prints an error, nil excepted. Errors of a configuration begin with their
-// place (FILE:LINE:COL), all others with the program's name.
+// printError prints err unless it is nil. The errors of a configuration begin with their
+// position (FILE:LINE:COL), all others with the program's name.
 func printError(stderr io.Writer, err error) {
 	var invalid config.Errors
 	switch {

@@ -35,12 +35,12 @@ type engine struct {
 	redis     *redisclient.Client // nil: the configuration names none
 	pacer     *pace.Pacer         // nil before openServer
 
-	closers []func() error // what Close calls, the last first
+	closers []func() error // Close calls them in reverse order
 }
 
-// openEngine opens what cfg names. Callers must call Close. If the data directory
-// cannot be written, allowReadOnly decides: with it the engine keeps what it learns in
-// memory alone, without it openEngine returns an error.
+// openEngine opens what cfg names. Callers must call Close. If the data directory cannot
+// be written, openEngine returns an error, unless allowReadOnly is true: then the engine
+// keeps new policies in memory only.
 func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stderr io.Writer) (_ *engine, err error) {
 	e := &engine{metrics: prometheus.NewRegistry()}
 	defer func() {
@@ -72,8 +72,8 @@ func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stde
 // onClose has Close call f.
 func (e *engine) onClose(f func() error) { e.closers = append(e.closers, f) }
 
-// Close closes all that has been opened, the last first. A proxy that uses the engine
-// must be shut down before.
+// Close closes everything that was opened, in reverse order. Callers must shut down a
+// proxy that uses the engine before.
 func (e *engine) Close() error {
 	var errs []error
 	for i := len(e.closers) - 1; i >= 0; i-- {
@@ -102,8 +102,8 @@ func (e *engine) registerMetrics() {
 	)
 }
 
-// openRedis opens the client by which the store and the pacer share a Redis server, where
-// the configuration names one.
+// openRedis opens the client through which the store and the pacer use one Redis server,
+// if the configuration names one.
 func (e *engine) openRedis(cfg config.Config) (err error) {
 	if cfg.Cache.Kind != store.Redis {
 		return nil
@@ -126,7 +126,7 @@ func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly
 	switch {
 	case err == nil:
 	case allowReadOnly && isUnwritable(err):
-		e.log.Error().Err(err).Msg("the data directory cannot be written: what is learnt now is kept in memory alone")
+		e.log.Error().Err(err).Msg("the data directory cannot be written: new policies are kept in memory only")
 		policies = store.OpenReadOnly(ctx, folder, cfg.Cache.Memory)
 	case isUnwritable(err), errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)

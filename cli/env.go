@@ -28,7 +28,7 @@ last example adds a user name, by which an identity can recognise its clients.`,
 		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, settings...)
-	shell := cmd.Flags().String("shell", "sh", "for which shell to write: sh, fish, powershell or dotenv")
+	shell := cmd.Flags().String("shell", "sh", "shell to write for: sh, fish, powershell or dotenv")
 	cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish", "powershell", "dotenv"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
 		line, ok := shells[*shell]
@@ -60,7 +60,7 @@ last example adds a user name, by which an identity can recognise its clients.`,
 func serveVariables(cfg config.Config) (variables []variable, warnings []string, err error) {
 	address := dialAddress(cfg.Listen)
 	if strings.HasSuffix(address, ":0") {
-		return nil, nil, errors.New("the proxy listens on any free port; name the one that it has with --listen")
+		return nil, nil, errors.New("listen names no port (0 is any free one); name the address of the running proxy with --listen")
 	}
 	ca, err := openCA(cfg)
 	if err != nil {
@@ -76,13 +76,13 @@ func serveVariables(cfg config.Config) (variables []variable, warnings []string,
 	}
 	warnings = trust.Warnings
 	if cfg.Clients.Htpasswd != "" {
-		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables do not name; "+
-			"to have them do: robotsproxy env | sed 's|http://|&USER:PASSWORD@|'")
+		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables lack; "+
+			"to add them: robotsproxy env | sed 's|http://|&USER:PASSWORD@|'")
 	}
 	return clientVariables(address, trust, os.Getenv), warnings, nil
 }
 
-// shells has for each shell the line that sets a variable for the programs it starts.
+// shells has for each shell a function that writes the line that sets a variable.
 var shells = map[string]func(variable) string{
 	"sh": func(v variable) string {
 		return "export " + v.name + "='" + strings.ReplaceAll(v.value, "'", `'\''`) + "'"

@@ -17,8 +17,7 @@ import (
 type variable struct{ name, value string }
 
 // clientVariables point every client that reads variables at the proxy at address, and
-// have it trust the CA. A variable that can say several things keeps what the user has
-// put there.
+// have it trust the CA. A variable that can hold several values keeps the user's own.
 func clientVariables(address string, trust certs.Trust, getenv func(string) string) []variable {
 	var all []variable
 	set := func(value string, names ...string) {
@@ -66,12 +65,12 @@ func appended(value, separator, addition string) string {
 	}
 }
 
-// javaOptions are the JVM's options as JAVA_TOOL_OPTIONS holds them.
+// javaOptions are the JVM's options in the syntax of JAVA_TOOL_OPTIONS.
 func javaOptions(address string, trust certs.Trust) string {
 	options := clientsetup.JavaOptions(address, trust.Store, trust.StorePassword)
 	for i, option := range options {
 		if strings.ContainsAny(option, " \t'\"") {
-			options[i] = `"` + strings.ReplaceAll(option, `"`, `"'"'"`) + `"` // the JVM knows quotes and no escapes
+			options[i] = `"` + strings.ReplaceAll(option, `"`, `"'"'"`) + `"` // the JVM reads quotes, but no escapes
 		}
 	}
 	return strings.Join(options, " ")

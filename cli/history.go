@@ -45,7 +45,7 @@ there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is ba
 			return err
 		}
 		if len(history.Versions) == 0 {
-			return fmt.Errorf("%[1]s has given no robots.txt yet; robotsproxy check %[1]s/ fetches it, --data-dir names the policies of another robotsproxy", history.Origin)
+			return fmt.Errorf("%[1]s has given no robots.txt yet; robotsproxy check %[1]s/ fetches it; for the history that another robotsproxy keeps, name its folder with --data-dir", history.Origin)
 		}
 		if *asJSON {
 			return printJSON(cmd.OutOrStdout(), history)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A connection is asked after as package net would have it.
+// Connections have the keep-alive options that package net would set.
 func TestListenNoticesClientsThatVanish(t *testing.T) {
 	l, err := listen("127.0.0.1:0", "--listen")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestListenNoticesClientsThatVanish(t *testing.T) {
 	}
 }
 
-// accepted is an option of a connection that a listener has taken.
+// accepted returns a socket option of a connection that l has accepted.
 func accepted(t *testing.T, l net.Listener, option [2]int) (value int) {
 	t.Helper()
 	client, err := net.Dial("tcp", l.Addr().String())

@@ -8,13 +8,13 @@ import (
 )
 
 // setMemory keeps the process within its container's memory, unless GOMEMLIMIT is set. It
-// also sets how much the heap may grow between collections, unless GOGC is set: 16 MiB and
-// half of what is in use. Go's default, as much again as is in use, is too little for a
-// small heap, which would be collected all the time, and too much for a large one, as
-// with thousands of tunnels.
+// also sets how much the heap may grow between collections, unless GOGC is set: by 16 MiB
+// and half of what is in use. Go's default lets the heap double. That is too little for a
+// small heap, which would be collected all the time, and too much for a large one, as with
+// thousands of tunnels.
 //
 // The 16 MiB are half of the ballast that it returns. Callers must hold the ballast as long
-// as the process runs. It takes no memory, because nothing is ever written there; only the
+// as the process runs. It takes no memory, because nothing is ever written to it; only the
 // collector counts it.
 func setMemory() (ballast []byte) {
 	limit, _ := memlimit.Set() // an error says that there is no container

@@ -29,7 +29,7 @@ type reloader struct {
 	server *proxy.Server
 
 	mu      sync.Mutex
-	started config.Config // at the start
+	started config.Config // what the proxy was started with
 	current config.Config
 }
 
@@ -43,14 +43,14 @@ func newReloader(e *engine, g *gate.Gate, server *proxy.Server, cfg config.Confi
 	}
 }
 
-// reload opens the log's file anew and reads the configuration again. An invalid one is
-// refused: then the old one stays, and the error says why. What cannot change while the
-// proxy runs stays too, and is named in the log.
+// reload reopens the log's file and reads the configuration again. If the new one is
+// invalid, the old one stays, and the error says why. Keys that need a restart keep their
+// old values; the log names them.
 func (r *reloader) reload() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.reopen(); err != nil {
-		r.log.Error().Err(err).Msg("the log goes on in its old file")
+		r.log.Error().Err(err).Msg("the log stays in its old file")
 	}
 	err := r.apply()
 	if err != nil {

@@ -68,7 +68,7 @@ func clientsHelp() string {
 	for _, c := range clientsetup.Clients {
 		fmt.Fprintf(&table, "\n  %-36s%s", c.Name, cmp.Or(c.Needs, "nothing"))
 	}
-	return "What each client needs besides (README.md has the details):\n" + table.String()
+	return "What each client needs besides the variables (README.md has the details):\n" + table.String()
 }
 
 // runConfig reads the configuration. Standard error belongs to the command, so the log
@@ -83,7 +83,7 @@ func runConfig(cmd *cobra.Command) (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	// Settings for a proxy that others use don't hold for a private one.
+	// The settings that say who may use a shared proxy, and where, are not for a private one.
 	cfg.Clients = proxy.DefaultClients()
 	cfg.Clients.Connections = child.CommandUsers()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
@@ -122,7 +122,7 @@ func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 	return exit{code, errors.Join(err, closeErr)}
 }
 
-// newChild is the user's command, with an environment that leads its clients to p.
+// newChild returns the user's command, with an environment that points its clients at p.
 func newChild(cmd *cobra.Command, command []string, p *privateProxy) *exec.Cmd {
 	c := child.Command(command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -210,7 +210,7 @@ func (p *privateProxy) writeTrust(cfg config.Config, ca *certs.CA) error {
 
 func (p *privateProxy) openServer(cfg config.Config, ca *certs.CA) error {
 	if cfg.Clients.Connections == nil {
-		p.engine.log.Warn().Msg("this system does not tell whose a connection is: other users of this machine may use the proxy")
+		p.engine.log.Warn().Msg("this system does not tell which user a connection belongs to: other users of this machine may use the proxy")
 	}
 	g, server, err := p.engine.openServer(cfg, ca)
 	if err != nil {
@@ -221,7 +221,7 @@ func (p *privateProxy) openServer(cfg config.Config, ca *certs.CA) error {
 	return nil
 }
 
-// leftoverGrace is how long requests that the command has left behind may take to end.
+// leftoverGrace is how long Close waits for requests that the command has left behind.
 const leftoverGrace = time.Second
 
 // Close ends the proxy and removes its files.

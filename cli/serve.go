@@ -79,7 +79,7 @@ type service struct {
 	reloader *reloader
 	ready    atomic.Bool
 
-	openFiles int64 // how many this process may have
+	openFiles int64 // how many files this process may have open
 }
 
 // openService opens all that cfg names and listens. SIGHUP reloads the configuration
@@ -198,8 +198,8 @@ func (s *service) shutDown() {
 	}
 }
 
-// listen listens on a TCP address. flag is the one that an error tells the user to
-// change it with.
+// listen listens on a TCP address. An error names flag, with which the user can choose
+// another address.
 func listen(address, flag string) (net.Listener, error) {
 	l, err := listenConfig().Listen(context.Background(), "tcp", address)
 	if err != nil {
