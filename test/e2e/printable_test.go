@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -45,10 +46,10 @@ func TestForeignWordsAreSafeToShow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "http", says("User-agent: *\n"+hostileRule+"\n"), nil)
-	url := site.URL + hostilePath
+	page := site.URL + hostilePath
 
 	for _, accept := range []string{"text/plain", "text/html", "application/problem+json"} {
-		got := w.curl("-A", hostileAgent, "-H", "Accept: "+accept, url)
+		got := w.curl("-A", hostileAgent, "-H", "Accept: "+accept, page)
 		wantNothingHidden(t, accept, got.body, "txt")
 		if accept != "application/problem+json" && !strings.Contains(got.body, `/a\x1b[2J\u009b31m\u202etxt\u2066`) {
 			t.Errorf("the rule is not in\n%s", got.body)
@@ -59,23 +60,23 @@ func TestForeignWordsAreSafeToShow(t *testing.T) {
 	}
 	wantNothingHidden(t, "the proxy's own page", w.curl("--noproxy", "*", "-A", hostileAgent, "http://"+w.proxy+"/").body, "Bad")
 
-	w.decision(url).want(t, "rule", hostileRule, "agent", strings.TrimSuffix(hostileAgent, "/1"))
+	w.decision(page).want(t, "rule", hostileRule, "agent", strings.TrimSuffix(hostileAgent, "/1"))
 	wantNothingHidden(t, "the log", w.log.String(), "txt")
 
-	wantNothingHidden(t, "check", w.runCommand("check", url), "txt")
-	asJSON := w.runCommand("check", "--json", url)
+	wantNothingHidden(t, "check", w.runCommand("check", page), "txt")
+	asJSON := w.runCommand("check", "--json", page)
 	wantNothingHidden(t, "check --json", asJSON, "txt")
 	wantMember(t, asJSON, "rule", hostileRule)
-	wantNothingHidden(t, "history", w.runCommand("history", url), "txt")
-	asJSON = w.runCommand("history", "--json", url)
+	wantNothingHidden(t, "history", w.runCommand("history", page), "txt")
+	asJSON = w.runCommand("history", "--json", page)
 	wantNothingHidden(t, "history --json", asJSON, "txt")
 
-	for _, path := range []string{"/api/v1/verdict?url=" + url, "/api/v1/decisions", "/api/v1/policy?origin=" + site.URL} {
+	for _, path := range []string{"/api/v1/verdict?url=" + url.QueryEscape(page), "/api/v1/decisions", "/api/v1/policy?origin=" + site.URL} {
 		_, body := w.get(path)
 		wantNothingHidden(t, path, body, "txt")
 	}
 
-	e := w.errand(nil, append(curlCommand(url), "--globoff")...)
+	e := w.errand(nil, append(curlCommand(page), "--globoff")...)
 	e.must(t)
 	wantNothingHidden(t, "the summary of run", e.err.String(), "txt")
 }
