@@ -1,8 +1,8 @@
 // Package users knows who may use the proxy by a password: the users in an htpasswd file.
 //
 // A bcrypt check is slow by design. So the package runs one check at a time, remembers each
-// result, and lets only one check for each client address wait: whoever guesses passwords
-// delays nobody but clients at the same address.
+// result, and has the addresses of clients take turns: whoever guesses passwords delays
+// nobody but clients at the same address.
 package users
 
 import (
@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"robotsproxy/internal/fair"
 )
 
 // Users are the users in a file. Nil knows everyone: no password is wanted. Users are safe
@@ -28,22 +30,15 @@ type Users struct {
 	cost    int                               // the highest of hashes
 	compare func(hash, password []byte) error // bcrypt's
 
-	checking chan struct{} // held during a check
+	checks *fair.Slots[netip.Prefix] // one, for a check
 
 	mu    sync.Mutex
-	lanes map[netip.Addr]*lane
 	right map[credentialsSum]struct{} // at most one for each user in the file
 	wrong map[credentialsSum]struct{} // at most maxWrongSums
 }
 
 // credentialsSum is the SHA-256 of a user's name and password.
 type credentialsSum = [sha256.Size]byte
-
-// lane is the queue of the checks for one client address.
-type lane struct {
-	turn  chan struct{} // held by the check that may go on
-	users int           // checks that hold or await turn; the lane is removed with the last
-}
 
 const (
 	// wrongDelay is the least time that the answer to a wrong password takes.
@@ -65,8 +60,8 @@ func Read(file string) (*Users, error) {
 	}
 	defer f.Close()
 	u := &Users{
-		hashes: map[string][]byte{}, compare: bcrypt.CompareHashAndPassword, checking: make(chan struct{}, 1),
-		lanes: map[netip.Addr]*lane{}, right: map[credentialsSum]struct{}{}, wrong: map[credentialsSum]struct{}{},
+		hashes: map[string][]byte{}, compare: bcrypt.CompareHashAndPassword, checks: fair.New[netip.Prefix](1),
+		right: map[credentialsSum]struct{}{}, wrong: map[credentialsSum]struct{}{},
 	}
 	lines := bufio.NewScanner(f)
 	for number := 1; lines.Scan(); number++ {
@@ -122,59 +117,16 @@ func (u *Users) check(ctx context.Context, client netip.Addr, name, password str
 	if right, known := u.recall(sum); known {
 		return right
 	}
-	leave, err := u.enter(ctx, client)
-	if err != nil {
+	if err := u.checks.Acquire(ctx, fair.Client(client)); err != nil {
 		return false
 	}
-	defer leave()
+	defer u.checks.Release()
 	if right, known := u.recall(sum); known { // a client may send many requests at once
 		return right
 	}
 	right := u.matches(name, password)
 	u.remember(sum, right)
 	return right
-}
-
-// enter waits until a client may have a password checked. Callers must then call leave. It
-// returns an error if ctx ends first.
-func (u *Users) enter(ctx context.Context, client netip.Addr) (leave func(), err error) {
-	if client.Is6() { // a client that has one address has all of its /64
-		network, _ := client.WithZone("").Prefix(64)
-		client = network.Addr()
-	}
-	l := u.lane(client, 1)
-	select {
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
-		u.lane(client, -1)
-		return nil, ctx.Err()
-	}
-	leaveLane := func() {
-		<-l.turn
-		u.lane(client, -1)
-	}
-	select {
-	case u.checking <- struct{}{}:
-		return func() { <-u.checking; leaveLane() }, nil
-	case <-ctx.Done():
-		leaveLane()
-		return nil, ctx.Err()
-	}
-}
-
-// lane returns a client's lane and adds change to its users.
-func (u *Users) lane(client netip.Addr, change int) *lane {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	l := u.lanes[client]
-	if l == nil {
-		l = &lane{turn: make(chan struct{}, 1)}
-		u.lanes[client] = l
-	}
-	if l.users += change; l.users == 0 {
-		delete(u.lanes, client)
-	}
-	return l
 }
 
 // recall reports what is remembered of credentials.

@@ -34,6 +34,8 @@ type Request struct {
 	From        string // the operator's for the identity; "": none is sent
 	ClientAgent string // the User-Agent of the client's request; "": it has none
 
+	Client *loopback.Client // says whether the fetch may lead to this machine's loopback; nil: it may not
+
 	// HasText says that a text of the origin is known. KnownAgent is the User-Agent that
 	// brought it; "": the Fetcher's own.
 	HasText    bool
@@ -66,14 +68,14 @@ type Fetcher struct {
 	UserAgent string            // where the operator names none for an identity
 }
 
-// Fetch asks an origin on behalf of the [loopback.Client] that ctx carries. It returns an
-// error if the fetch says nothing about the origin: that of ctx, [loopback.ErrElsewhere],
-// or a shortage of this machine's (see [shortage.Is]). Every other failure is a Result.
+// Fetch asks an origin. It returns an error if the fetch says nothing about the origin: the
+// cause of ctx's end, [loopback.ErrElsewhere], or a shortage of this machine's (see
+// [shortage.Is]). Every other failure is a Result.
 func (f *Fetcher) Fetch(ctx context.Context, req Request) (Result, error) {
 	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, f.Options.FetchTimeout)
 	defer cancel()
-	limited = loopback.With(limited, loopback.Of(ctx).WithFetch())
+	limited = loopback.With(limited, req.Client.WithFetch())
 	v := visit{Fetcher: f, ctx: limited, req: req, discardTime: min(maxDiscardTime, f.Options.FetchTimeout/10)}
 	got, err := v.askInTurn()
 	if ctx.Err() != nil {

@@ -46,7 +46,7 @@ func BenchmarkStored(b *testing.B) {
 	if _, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil {
 		b.Fatal(err)
 	}
-	k.records.close() // which writes it
+	k.store.Close() // which writes it
 	b.ReportAllocs()
 	for b.Loop() {
 		k.memory.remove(exampleOrg)

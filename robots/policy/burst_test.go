@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -154,31 +153,6 @@ func TestPartiesTakeTurns(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request that leaves takes no slot, and no turn from others.
-func TestLeavingTheQueue(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.setup.Options.MaxFetches = 1
-		w.start()
-		var all sync.WaitGroup
-		for i := range 300 {
-			ctx, leave := context.WithTimeout(t.Context(), time.Duration(1+i%40)*time.Second)
-			defer leave()
-			all.Go(func() { w.keeper.Policy(ctx, someOrigin(i), Sender{Identity: fmt.Sprint("bot", i%3)}) })
-		}
-		all.Wait()
-		time.Sleep(w.site.takes) // for the last fetch, which nobody waits for
-		synctest.Wait()
-		p := w.keeper.slots
-		if p.free != 1 || len(p.turns) != 0 || len(p.waiting) != 0 {
-			t.Errorf("left %+v", p)
-		}
-		if w.site.most != 1 {
-			t.Errorf("%d fetches at once", w.site.most)
-		}
-		w.expect(Rules, 1, true)
-	})
 }
 
 // A policy that memory does not hold is never fetched a second time.

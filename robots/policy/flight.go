@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
@@ -30,10 +28,10 @@ type flight struct {
 
 	refusedAt time.Time // when another process was first found to have the origin's lease
 
-	waiting  int             // how many called start and have not left; a refresh never leaves
-	unwanted context.Context // ends when all have left
-	giveUp   context.CancelFunc
-	cancel   context.CancelCauseFunc
+	waiting int             // how many called start and have not left; a refresh never leaves
+	wanted  context.Context // ends with errUnwanted when all have left, and with the flight
+	giveUp  context.CancelCauseFunc
+	cancel  context.CancelCauseFunc // ends the flight
 }
 
 // A goal is what a flight is for. It ends as soon as what it finds meets its goal.
@@ -58,9 +56,9 @@ func (g goal) isMet(by need) bool {
 // start returns the origin's flight, and begins one if there is none. The flight may
 // lead where the client of ctx may be led.
 func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goal goal, meanwhile *entry) *flight {
-	client := loopback.Of(ctx)
+	by.local = loopback.Of(ctx)
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
-		f.err = k.lookUp(loopback.With(ctx, client), f, origin, by, goal)
+		f.err = k.lookUp(ctx, f, origin, by, goal)
 	})
 }
 
@@ -83,10 +81,8 @@ func (k *Keeper) lookUp(ctx context.Context, f *flight, origin robots.Origin, by
 		}
 		select {
 		case <-time.After(pause): // another process asks the origin
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-f.unwanted.Done():
-			return errUnwanted
+		case <-f.wanted.Done():
+			return context.Cause(f.wanted)
 		}
 	}
 }
@@ -105,18 +101,18 @@ func (k *Keeper) settle(f *flight, e *entry, goal goal) bool {
 // askOrigin fetches the robots.txt of an entry's origin. It is not done if another
 // process is fetching it.
 func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *entry, by Sender, goal goal) (done bool, err error) {
-	if err := k.slots.acquire(ctx, f.unwanted, by.party()); err != nil {
+	if err := k.slots.Acquire(f.wanted, by.party()); err != nil {
 		return false, err
 	}
-	defer k.slots.release()
-	if err := k.records.awaitRoom(ctx, f.unwanted, e.rec.Origin); err != nil {
+	defer k.slots.Release()
+	if err := k.store.AwaitRoom(f.wanted, e.rec.Origin); err != nil {
 		return false, err
 	}
 	release, taken := k.lease(ctx, f, e.origin)
 	switch {
 	case release != nil:
 		defer k.flights.running.Go(func() {
-			k.records.awaitWritten(k.flights.ctx, e.rec.Origin) // the next to have the lease must find it
+			k.store.AwaitWritten(k.flights.ctx, e.rec.Origin) // the next to have the lease must find it
 			release()
 		})
 		if e = k.newest(ctx, e.origin); k.settle(f, e, goal) { // another may have had the lease just before
@@ -131,7 +127,7 @@ func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *entry, by Sender, 
 		return false, err
 	}
 	e = k.record(f, e, got)
-	k.records.put(e.rec)
+	k.store.Put(e.rec)
 	k.logFetch(e, got)
 	return true, nil
 }
@@ -150,27 +146,18 @@ func (k *Keeper) record(f *flight, e *entry, got fetch.Result) *entry {
 const leaseMargin = 2 * time.Second
 
 // lease takes the origin's lease for a flight. If release is nil, the flight has no lease.
-// Then either another process has it, if taken, or every process fetches for itself: the
-// store has no leases, or fails.
+// Then either another process has it, if taken, or every process fetches for itself.
 func (k *Keeper) lease(ctx context.Context, f *flight, origin robots.Origin) (release func(), taken bool) {
-	l, ok := k.records.store.(Leaser)
-	if !ok {
-		return nil, false
-	}
 	length := k.opts().FetchTimeout + leaseMargin
-	release, held, err := l.Lease(ctx, origin.String(), length)
-	switch {
-	case k.records.counted(ctx, leasing, err) != nil:
-		k.records.report(ctx, err)
-		return nil, false
-	case held:
-		return release, true
-	case f.refusedAt.IsZero():
-		f.refusedAt = time.Now()
-	case time.Since(f.refusedAt) > length: // its holder has been stopped, or could not write the result
-		return nil, false
+	release, taken = k.store.Lease(ctx, origin.String(), length)
+	if !taken {
+		return release, false
 	}
-	return nil, true
+	if f.refusedAt.IsZero() {
+		f.refusedAt = time.Now()
+	}
+	// After that long, its holder has been stopped, or could not write the result.
+	return nil, time.Since(f.refusedAt) <= length
 }
 
 // newest returns the newest that memory and the store know of an origin; an empty entry
@@ -178,10 +165,7 @@ func (k *Keeper) lease(ctx context.Context, f *flight, origin robots.Origin) (re
 func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *entry {
 	held := k.memory.get(origin)
 	name := origin.String()
-	stored, ok, err := k.records.get(ctx, name)
-	if err != nil {
-		k.records.report(ctx, err)
-	}
+	stored, ok := k.store.Find(ctx, name)
 	switch {
 	case ok && (held == nil || newer(stored, held.rec, k.now())):
 		return k.texts.entry(origin, stored)
@@ -218,15 +202,10 @@ func (k *Keeper) logFetch(e *entry, got fetch.Result) {
 // errCrashed stands for a panic.
 var errCrashed = errors.New("the program failed; its log says how")
 
-// logPanic begins the log line on a panic. The function that recovers must call it.
-func logPanic(log zerolog.Logger, cause any) *zerolog.Event {
-	return log.Error().Any("panic", cause).Bytes("stack", debug.Stack())
-}
-
 // crashed gives a flight that has panicked its result: the robots.txt is unreachable. It
 // uses memory alone, since the store's record may be the cause.
 func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
-	logPanic(k.log, cause).Str("origin", origin.String()).
+	k.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("origin", origin.String()).
 		Msg("a robots.txt could not be fetched by a fault of the program; please report this")
 	e := k.memory.get(origin)
 	if e == nil {
@@ -292,7 +271,7 @@ func (fs *flights) begin(origin robots.Origin, meanwhile *entry, run func(contex
 	f := &flight{meanwhile: meanwhile, done: make(chan struct{}), waiting: 1}
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancelCause(fs.ctx)
-	f.unwanted, f.giveUp = context.WithCancel(ctx)
+	f.wanted, f.giveUp = context.WithCancelCause(ctx)
 	if fs.closed {
 		f.err = ErrClosed
 		close(f.done)
@@ -335,7 +314,7 @@ func (fs *flights) wait(ctx context.Context, f *flight) error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.waiting--; f.waiting == 0 {
-		f.giveUp()
+		f.giveUp(errUnwanted)
 	}
 	return ctx.Err()
 }

@@ -32,7 +32,7 @@ type Version struct {
 // answered. The error is that of the store.
 func (k *Keeper) History(ctx context.Context, origin robots.Origin) (History, error) {
 	h := History{Origin: origin.String()}
-	versions, err := k.records.versions(ctx, h.Origin)
+	versions, err := k.store.Versions(ctx, h.Origin)
 	if err != nil {
 		return h, err
 	}

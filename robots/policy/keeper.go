@@ -13,10 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/internal/fair"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/writebehind"
 )
 
 // ErrClosed is the error of asking a keeper that has been closed.
@@ -47,13 +49,23 @@ type Sender struct {
 
 	Client      netip.Addr // where the request comes from; the zero Addr: no client
 	ClientAgent string     // the User-Agent of the request; "": it has none
+
+	local *loopback.Client // says whether fetches may lead to this machine's loopback
 }
+
+// A party has one turn at a time for a fetch: the requests of one identity from one client.
+type party struct {
+	client   netip.Prefix
+	identity string
+}
+
+func (s *Sender) party() party { return party{fair.Client(s.Client), s.Identity} }
 
 // request is that for the robots.txt of an entry's origin.
 func (s *Sender) request(e *entry) fetch.Request {
 	return fetch.Request{
 		Origin:    e.origin,
-		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent,
+		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent, Client: s.local,
 		HasText: e.rec.SHA256 != "", KnownAgent: e.rec.UserAgent,
 	}
 }
@@ -70,8 +82,8 @@ type Keeper struct {
 
 	memory  *memory
 	texts   *interner
-	records *records
-	slots   *slots // for fetches
+	store   *writebehind.Store
+	slots   *fair.Slots[party] // for fetches
 	flights *flights
 	metrics *metrics
 }
@@ -92,10 +104,15 @@ func NewKeeper(s Setup) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(s.Metrics, m.count.Load, s.Store)
+	metrics, err := newMetrics(s.Metrics, m.count.Load)
 	if err != nil {
 		m.close()
 		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
+	}
+	records, err := writebehind.New(s.Store, s.Log, s.Metrics)
+	if err != nil {
+		m.close()
+		return nil, err
 	}
 	k := &Keeper{
 		transport: s.Transport,
@@ -105,8 +122,8 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		log:       s.Log,
 		memory:    m,
 		texts:     new(interner),
-		records:   newRecords(s.Store, s.Log, metrics),
-		slots:     newSlots(s.Options.MaxFetches),
+		store:     records,
+		slots:     fair.New[party](s.Options.MaxFetches),
 		metrics:   metrics,
 	}
 	k.flights = newFlights(k.crashed)
@@ -119,8 +136,8 @@ func NewKeeper(s Setup) (*Keeper, error) {
 // way keep the old options.
 func (k *Keeper) SetOptions(opts Options) {
 	k.options.Store(&opts)
-	k.records.setKeep(opts.keep())
-	k.slots.resize(opts.MaxFetches)
+	k.store.SetKeep(opts.keep())
+	k.slots.Resize(opts.MaxFetches)
 }
 
 func (k *Keeper) opts() *Options { return k.options.Load() }
@@ -129,7 +146,7 @@ func (k *Keeper) opts() *Options { return k.options.Load() }
 // before to the store.
 func (k *Keeper) Close() {
 	k.flights.close()
-	k.records.close()
+	k.store.Close()
 	k.memory.close()
 }
 
@@ -202,7 +219,7 @@ func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*P
 func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error) {
 	e := k.memory.get(origin)
 	if e == nil {
-		rec, ok, err := k.records.get(ctx, origin.String())
+		rec, ok, err := k.store.Get(ctx, origin.String())
 		if err != nil || !ok {
 			return nil, err
 		}
@@ -215,7 +232,7 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error
 // those after the given one ("": from the start) that contain part. They have neither
 // Text nor File. The error is that of the store.
 func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*Policy, error) {
-	recs, err := k.records.list(ctx, after, part, limit)
+	recs, err := k.store.List(ctx, after, part, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +263,7 @@ func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
 	forgetErr := errCrashed
 	f := k.flights.replace(origin, func(_ context.Context, f *flight) {
 		k.memory.remove(origin)
-		forgetErr = k.records.forget(ctx, origin.String())
+		forgetErr = k.store.Forget(ctx, origin.String())
 		f.err = errUnwanted // those who wait look again
 	})
 	if err := k.flights.wait(ctx, f); err != nil && err != errUnwanted {

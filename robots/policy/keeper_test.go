@@ -463,42 +463,6 @@ func TestSetOptions(t *testing.T) {
 	})
 }
 
-func TestResizedSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newSlots(1)
-		enter := func() chan error {
-			entered := make(chan error, 1)
-			go func() { entered <- p.acquire(t.Context(), t.Context(), party{}) }()
-			return entered
-		}
-		first := enter()
-		synctest.Wait()
-		second, third := enter(), enter()
-		synctest.Wait()
-		if len(first) != 1 || len(second)+len(third) != 0 {
-			t.Fatal("one place has not gone to one")
-		}
-		p.resize(3)
-		synctest.Wait()
-		if len(second)+len(third) != 2 {
-			t.Error("new slots are not taken by those who wait")
-		}
-		p.resize(1)
-		p.release()
-		p.release()
-		fourth := enter()
-		synctest.Wait()
-		if len(fourth) != 0 {
-			t.Error("a place that is no more was given away")
-		}
-		p.release()
-		synctest.Wait()
-		if len(fourth) != 1 {
-			t.Error("the last place was not given away")
-		}
-	})
-}
-
 // A site that turns the program away has rules for a bot that it knows. Other clients
 // do not free it, whatever their User-Agents.
 func TestOtherUserAgentsDoNotFreeASite(t *testing.T) {
@@ -599,6 +563,7 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			transport.site = w.site
 			w.setup.Transport = transport
+			w.setup.Options.MaxFetches = 1 // so that the next fetch shows whether the slot was given back
 			w.start()
 			var all sync.WaitGroup
 			for range 100 {
@@ -626,9 +591,9 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Unreachable {
 				t.Errorf("got %+v, %v", p, err)
 			}
-			if p := w.keeper.slots; p.free != p.max || len(p.turns) != 0 {
-				t.Errorf("slots that are not given back: %+v", p)
-			}
+			transport.asked = false
+			time.Sleep(hour)
+			w.expect(Rules, 1, true)
 		})
 	}
 }

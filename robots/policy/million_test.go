@@ -166,7 +166,7 @@ func (everySite) RoundTrip(req *http.Request) (*http.Response, error) {
 func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
 	t.Helper()
 	now := time.Now()
-	recs := make([]store.Record, 0, writeBatch)
+	recs := make([]store.Record, 0, 128) // as many as are written at once
 	for i := range origins {
 		recs = append(recs, manyRecord(random, i, now))
 		if len(recs) < cap(recs) && i+1 < origins {

@@ -23,6 +23,7 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/writebehind"
 )
 
 // A site is a server on loopback that is every origin, by their names.
@@ -220,7 +221,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 	var stopped policy.Setup
 	inDir(&stopped)
 	o := origin("stopped.example")
-	if _, held, err := stopped.Store.(policy.Leaser).Lease(t.Context(), o.String(), 0); !held || err != nil {
+	if _, held, err := stopped.Store.(writebehind.Leaser).Lease(t.Context(), o.String(), 0); !held || err != nil {
 		t.Fatal(held, err)
 	}
 	for _, p := range processes {
@@ -395,7 +396,7 @@ func TestLeaseOfADeadProxy(t *testing.T) {
 	o := origin("example.com")
 	const length = 500 * time.Millisecond
 	begun := time.Now()
-	if _, held, err := dead.(policy.Leaser).Lease(t.Context(), o.String(), length); !held || err != nil {
+	if _, held, err := dead.(writebehind.Leaser).Lease(t.Context(), o.String(), length); !held || err != nil {
 		t.Fatal(held, err)
 	}
 	dead.Close()

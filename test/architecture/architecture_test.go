@@ -138,11 +138,20 @@ var arrows = map[string]map[string]string{
 		"robots/urlpath":    "rules and paths are compared in their normal form",
 	},
 	"robots/policy": {
-		"internal/keyerr":   "its errors say which key they are about",
-		"internal/loopback": "a fetch may go where its client may",
-		"robots":            "it parses what was fetched",
-		"robots/fetch":      "it has robots.txt fetched",
-		"robots/store":      "the type of its records",
+		"internal/fair":            "clients take turns for fetches",
+		"internal/keyerr":          "its errors say which key they are about",
+		"internal/loopback":        "a fetch may go where its client may",
+		"robots":                   "it parses what was fetched",
+		"robots/fetch":             "it has robots.txt fetched",
+		"robots/store":             "the type of its records",
+		"robots/store/writebehind": "its records are written in the background",
+	},
+	"robots/store/writebehind": {
+		"internal/outage": "the log tells of a store that fails once",
+		"robots/store":    "the store that it writes to",
+	},
+	"proxy/users": {
+		"internal/fair": "clients take turns for the checks of passwords",
 	},
 	"internal/redistest": {
 		"internal/redisclient": "it opens the program's client with more time for slow machines",
@@ -157,8 +166,8 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
 	"robots/urlpath", "cli/child",
-	"proxy/distrust", "proxy/flow", "proxy/upstream/pool", "proxy/users",
-	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/hostname", "internal/keyerr", "internal/loopback",
+	"proxy/distrust", "proxy/flow", "proxy/upstream/pool",
+	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/outage", "internal/printable", "internal/redisclient", "internal/shortage",
 }
 
