@@ -18,8 +18,9 @@ type Line struct {
 func Lines(body []byte, tokens []string) []Line {
 	var lines []Line
 	var sections, runs []int32 // of each line; -1: none, or not of one run
-	p := &parser{named: map[string][]int32{}}
-	eachLine(trimMark(string(body)), func(number int, text string) {
+	text := trimMark(string(body))
+	p := newParser(text)
+	eachLine(text, func(number int, text string) {
 		p.line(number, text)
 		line, section, run := Line{Text: text}, int32(-1), int32(-1)
 		switch field, _ := splitLine(text); field {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unsafe"
+
+	"robotsproxy/robots/pattern"
 )
 
 // maxLine is how many octets of a line count; Google's parser has this bound.
@@ -16,7 +18,10 @@ const maxLine = 16663
 // 2.2). The time and memory that it takes grow linearly with the length of the body,
 // whatever is in it. It keeps no reference to body.
 func Parse(body []byte) *File {
-	return read(trimMark(view(body))).compile()
+	text := trimMark(view(body))
+	p := newParser(text)
+	eachLine(text, p.line)
+	return p.compile()
 }
 
 // Cut returns the part of a body that counts. The body has been read up to one octet more
@@ -34,16 +39,13 @@ func Cut(body []byte, max int64) []byte {
 	return body[:bytes.LastIndexAny(body, "\r\n")+1]
 }
 
-func read(text string) *parser {
-	// Allocate the rules at once, since growing would copy them over and over. Most
-	// lines are rules, and most rules are longer than 16 octets.
-	p := &parser{
+// newParser makes a parser for a text, with room for its rules: growing would copy them over
+// and over. Most lines are rules, and most rules are longer than 16 octets.
+func newParser(text string) *parser {
+	return &parser{
 		named: map[string][]int32{},
-		rules: make([]rule, 0, 1+min(strings.Count(text, "\n"), len(text)/16)),
-		text:  make([]byte, 0, len(text)),
+		rules: pattern.NewBuilder(1+min(strings.Count(text, "\n"), len(text)/16), len(text)),
 	}
-	eachLine(text, p.line)
-	return p
 }
 
 // trimMark cuts off a byte-order mark, or the first one or two octets of one.
@@ -152,13 +154,13 @@ func splitLine(line string) (field, string) {
 	return unknown, ""
 }
 
-// section is a group as it is written: user-agent lines, then rules. A Crawl-delay or
+// section is a group as it is written: user-agent lines, then rules, which are those of the
+// section of the same number in parser.rules. A Crawl-delay or
 // a Request-rate ends no section (RFC 9309 2.2.4), but a run of its user-agent lines:
 // before the rules it belongs to the run right above it, after them to all runs.
 type section struct {
-	first int32 // of its rules, among all
-	pace  pace  // that it states after a rule
-	blank Rule  // see Group.Blank
+	pace  pace // that it states after a rule
+	blank Rule // see Group.Blank
 }
 
 // run is a part of the user-agent lines of a section.
@@ -171,8 +173,7 @@ type parser struct {
 	sections []section
 	runs     []run
 	named    map[string][]int32 // the runs that address a bot, by its name in lower case
-	rules    []rule
-	text     []byte // of the rules
+	rules    *pattern.Builder
 	sitemaps []string
 	ruled    bool // a rule came after the last user-agent line
 	paced    bool // a Crawl-delay or Request-rate did
@@ -193,7 +194,11 @@ func (p *parser) line(number int, line string) {
 			s.blank = firstBlank(s.blank, Rule{Allow: field == allow, Line: number})
 			return
 		}
-		p.rule(Rule{Allow: field == allow, Pattern: value, Line: number})
+		rank := disallowRank
+		if field == allow {
+			rank = allowRank
+		}
+		p.rules.Add(pattern.Pattern{Text: value, Rank: rank, Line: number})
 	case sitemap:
 		if value != "" {
 			p.sitemaps = append(p.sitemaps, value)
@@ -211,14 +216,6 @@ func (p *parser) line(number int, line string) {
 	}
 }
 
-func (p *parser) rule(written Rule) {
-	r, text, ok := written.compile(p.text)
-	if !ok {
-		return
-	}
-	p.rules, p.text = append(p.rules, r), text
-}
-
 // firstBlank is the one of two empty rules that Group.Blank returns; a comes first in
 // the file.
 func firstBlank(a, b Rule) Rule {
@@ -230,7 +227,8 @@ func firstBlank(a, b Rule) Rule {
 
 func (p *parser) userAgent(value string) {
 	if len(p.sections) == 0 || p.ruled {
-		p.sections = append(p.sections, section{first: int32(len(p.rules))})
+		p.sections = append(p.sections, section{})
+		p.rules.Section()
 		p.ruled, p.paced = false, true
 	}
 	if p.paced {

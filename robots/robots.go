@@ -10,7 +10,7 @@ import (
 	"sort"
 	"time"
 
-	"robotsproxy/robots/urlpath"
+	"robotsproxy/robots/pattern"
 )
 
 // File is a parsed robots.txt. It does not change after Parse.
@@ -69,11 +69,11 @@ func (f *File) named(name string) *Group {
 // Group is all that a file says to one bot. Groups that name the same bot are
 // one (RFC 9309 2.2.1).
 type Group struct {
-	name    string   // in lower case; "*" for everyone
-	indexes []*index // of the sections that name the bot, or one of all of them
-	extent  Extent
-	pace    pace
-	blank   Rule // its Line is 0 if there is none
+	name   string // in lower case; "*" for everyone
+	rules  pattern.Set
+	extent Extent
+	pace   pace
+	blank  Rule // its Line is 0 if there is none
 }
 
 // Name is the name under which the file addresses the bot, in lower case; "*"
@@ -99,34 +99,17 @@ func (g *Group) Extent() Extent { return g.extent }
 // of several such the first in the file (RFC 9309 2.2.2). Where no rule matches
 // it returns false, which means that the path is allowed. It allocates nothing.
 //
-// What it may cost is bounded: where file and path would take more than a few
-// milliseconds it gives up and returns the zero Rule, a Disallow on no line, and
-// true. Of a group that disallows nothing it then returns a rule that matches, not
-// always the longest.
+// What it may cost is bounded. Where file and path would take more than a few milliseconds
+// it gives up and returns the zero Rule, a Disallow on no line, and true; of a group that
+// disallows nothing, false.
 //
 // Callers must allow /robots.txt itself, whatever Match says.
 func (g *Group) Match(path string) (Rule, bool) {
-	s := search{left: maxEffort}
-	urlpath.WithNormal(path, func(normal string) {
-		s.path = normal
-		g.search(&s)
-	})
-	if s.over() && g.extent != Everything {
-		return Rule{}, true
-	}
-	if s.best == nil {
+	p, found := g.rules.Match(path)
+	if p.Line == 0 && g.extent == Everything {
 		return Rule{}, false
 	}
-	pattern := g.indexes[0].rules.cut(s.best.pattern)
-	return Rule{Allow: s.best.allow, Pattern: pattern, Line: int(s.best.line)}, true
-}
-
-func (g *Group) search(s *search) {
-	for _, x := range g.indexes {
-		if x.match(s); s.over() {
-			return
-		}
-	}
+	return Rule{Allow: p.Rank == allowRank, Pattern: p.Text, Line: p.Line}, found
 }
 
 // Blank is the group's rule with an empty value, an Allow before a Disallow, the

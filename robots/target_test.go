@@ -165,3 +165,13 @@ func TestCheckEscapes(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkHostileHost refuses a host that would take long to map.
+func BenchmarkHostileHost(b *testing.B) {
+	url := "http://" + ideographs(20000) + "/"
+	for b.Loop() {
+		if _, err := ParseTarget(url); err == nil {
+			b.Fatal("it is taken for a name")
+		}
+	}
+}

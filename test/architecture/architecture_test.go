@@ -135,7 +135,11 @@ var arrows = map[string]map[string]string{
 	},
 	"robots": {
 		"internal/hostname": "the normal form of an origin's host",
-		"robots/urlpath":    "rules and paths are compared in their normal form",
+		"robots/pattern":    "it finds the rule that decides about a path",
+		"robots/urlpath":    "/robots.txt in any spelling, and escapes",
+	},
+	"robots/pattern": {
+		"robots/urlpath": "patterns and paths are compared in their normal form",
 	},
 	"robots/policy": {
 		"internal/fair":            "clients take turns for fetches",
@@ -188,7 +192,7 @@ var usersOf = map[string][]string{
 }
 
 // language are the packages of robots.txt as a language. They do no I/O and know no clock.
-var language = []string{"robots", "robots/urlpath", "internal/hostname"}
+var language = []string{"robots", "robots/pattern", "robots/urlpath", "internal/hostname"}
 
 // pure are the only imports of these packages, besides each other.
 var pure = []string{

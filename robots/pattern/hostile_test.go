@@ -1,12 +1,15 @@
-package robots
+package pattern_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"robotsproxy/internal/conformancetest"
-	"robotsproxy/robots/urlpath"
+	"robotsproxy/robots"
+	"robotsproxy/robots/pattern"
 )
 
 // How much of a robots.txt is read, and about how long a URL may be, where the
@@ -99,30 +102,62 @@ func rates() string {
 	return b.String()
 }
 
-// effort is what the search for a path's rule in a group has cost.
-func (g *Group) effort(path string) int {
-	s := search{left: maxEffort}
-	urlpath.WithNormal(path, func(normal string) {
-		s.path = normal
-		g.search(&s)
-	})
-	return maxEffort - s.left
+// sets are those of a file's groups, by name. It reads files that are written as here: a
+// field, an optional colon, a value.
+func sets(file []byte) map[string]*pattern.Set {
+	builder, named, section := pattern.NewBuilder(0, 0), map[string][]int32{}, int32(-1)
+	ruled := true
+	for number, line := range strings.Split(string(file), "\n") {
+		field, value, _ := strings.Cut(line, " ")
+		switch strings.TrimSuffix(field, ":") {
+		case "User-agent":
+			if ruled {
+				builder.Section()
+				section, ruled = section+1, false
+			}
+			if sections := named[value]; !slices.Contains(sections, section) {
+				named[value] = append(sections, section)
+			}
+		case "Allow", "Disallow":
+			ruled = true
+			builder.Add(pattern.Pattern{Text: value, Rank: rankOf(field), Line: number + 1})
+		}
+	}
+	names := slices.Sorted(maps.Keys(named))
+	groups := make([][]int32, len(names))
+	for i, name := range names {
+		groups[i] = named[name]
+	}
+	made, _ := builder.Sets(groups)
+	byName := map[string]*pattern.Set{}
+	for i, name := range names {
+		byName[name] = &made[i]
+	}
+	return byName
 }
 
-// TestHostileFilesCostLittle holds that a search costs no more than it may, but for
-// what one rule takes.
+// rankOf is the rank of an Allow or Disallow line.
+func rankOf(field string) pattern.Rank {
+	if strings.HasPrefix(field, "Allow") {
+		return 1
+	}
+	return 0
+}
+
+// TestHostileFilesCostLittle checks that a search costs no more than it may, but for what
+// one pattern takes.
 func TestHostileFilesCostLittle(t *testing.T) {
 	for _, test := range hostile {
-		group, _ := Parse(test.file).Group([]string{everyone})
+		group, _ := robots.Parse(test.file).Group([]string{"*"})
 		if group == nil {
-			continue // it is dear to read alone
+			continue // only reading it is costly
 		}
-		effort := group.effort(test.path)
-		if effort > maxEffort+4*3*maxURL { // a URL may be three times as long in normal form
+		effort := sets(test.file)["*"].Effort(test.path)
+		if effort > pattern.MaxEffort+4*3*maxURL { // a URL may be three times as long in normal form
 			t.Errorf("%s: a match costs %d", test.name, effort)
 		}
 		rule, matches := group.Match(test.path)
-		if gaveUp := effort > maxEffort; gaveUp != (matches && rule == Rule{}) {
+		if gaveUp := effort > pattern.MaxEffort; gaveUp != (matches && rule == robots.Rule{}) {
 			t.Errorf("%s: the search that cost %d found %+v (%v)", test.name, effort, rule, matches)
 		}
 		if rule, matches := group.Match("/short"); matches && rule.Line == 0 {
@@ -132,35 +167,38 @@ func TestHostileFilesCostLittle(t *testing.T) {
 }
 
 func TestGivingUpWithoutDisallowAllows(t *testing.T) {
-	f := Parse(again(toEveryone, "Allow /*aaa*b\n"))
-	group, _ := f.Group([]string{everyone})
+	text := again(toEveryone, "Allow /*aaa*b\n")
+	f := robots.Parse(text)
+	group, _ := f.Group([]string{"*"})
 	path := long("/", "a")
-	if effort := group.effort(path); effort <= maxEffort {
+	if effort := sets(text)["*"].Effort(path); effort <= pattern.MaxEffort {
 		t.Fatalf("the search did not give up: it cost %d", effort)
 	}
-	if rule, matches := group.Match(path); f.Extent() != Everything || matches && !rule.Allow {
+	if rule, matches := group.Match(path); f.Extent() != robots.Everything || matches && !rule.Allow {
 		t.Errorf("the extent is %v, and the verdict by %+v", f.Extent(), rule)
 	}
 }
 
-// TestRealFilesCostLittle asks every group of real files for URLs that hold what its own
-// rules look for.
+// TestRealFilesCostLittle takes all rules of each real file as one group's, and asks for URLs
+// that hold what these rules look for.
 func TestRealFilesCostLittle(t *testing.T) {
 	files := conformancetest.RealSites(t)
-	for _, test := range []struct{ length, most int }{{200, maxEffort / 200}, {2000, maxEffort / 20}, {16000, maxEffort / 4}} {
+	for _, test := range []struct{ length, most int }{{200, pattern.MaxEffort / 100}, {2000, pattern.MaxEffort / 20}, {16000, pattern.MaxEffort / 4}} {
 		for name, body := range files {
-			f := Parse(body)
-			for i := range f.groups {
-				g := &f.groups[i]
-				if len(g.indexes) == 0 {
-					continue
+			builder := pattern.NewBuilder(0, 0)
+			builder.Section()
+			for number, line := range robots.Lines(body, nil) {
+				if field, value, found := strings.Cut(line.Text, ":"); found && line.Rule {
+					value, _, _ = strings.Cut(value, "#")
+					builder.Add(pattern.Pattern{Text: strings.TrimSpace(value), Rank: rankOf(field), Line: number + 1})
 				}
-				text := g.indexes[0].rules.text
-				path := "/" + strings.ReplaceAll(text[len(text)/2:], "*", "")
-				path = (path + strings.Repeat("/index.html?q=a", test.length/15+1))[:test.length]
-				if effort := g.effort(path); effort > test.most {
-					t.Errorf("%s, %s: a URL of %d octets costs %d, more than %d", name, g.name, test.length, effort, test.most)
-				}
+			}
+			made, _ := builder.Sets([][]int32{{0}})
+			text := made[0].Texts()
+			path := "/" + strings.ReplaceAll(text[len(text)/2:], "*", "")
+			path = (path + strings.Repeat("/index.html?q=a", test.length/15+1))[:test.length]
+			if effort := made[0].Effort(path); effort > test.most {
+				t.Errorf("%s: a URL of %d octets costs %d, more than %d", name, test.length, effort, test.most)
 			}
 		}
 	}
@@ -172,10 +210,10 @@ func BenchmarkHostile(b *testing.B) {
 		name := strings.ReplaceAll(strings.ReplaceAll(test.name, ",", ""), " ", "-")
 		b.Run("parse="+name, func(b *testing.B) {
 			for b.Loop() {
-				Parse(test.file)
+				robots.Parse(test.file)
 			}
 		})
-		group, _ := Parse(test.file).Group([]string{everyone})
+		group, _ := robots.Parse(test.file).Group([]string{"*"})
 		if group == nil {
 			continue
 		}
@@ -185,14 +223,5 @@ func BenchmarkHostile(b *testing.B) {
 				group.Match(test.path)
 			}
 		})
-	}
-}
-
-func BenchmarkHostileHost(b *testing.B) {
-	url := "http://" + ideographs(20000) + "/"
-	for b.Loop() {
-		if _, err := ParseTarget(url); err == nil {
-			b.Fatal("it is taken for a name")
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package robots
+package pattern
 
 import (
 	"cmp"
@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// wild is a set of rules with a "*" inside or a "$" at the end. A prefix is no use to
+// wild is a set of patterns with a "*" inside or a "$" at the end. A prefix is no use to
 // find them: on many sites they all begin with "/*".
 //
 // If there are only a few, a path tries them all. Of many, each is filed under one of
-// the three-octet pieces (grams) of its text: the one that the fewest other rules have.
-// A path without that gram cannot match. So a path tries only the rules that are filed
+// the three-octet pieces (grams) of its text: the one that the fewest other patterns have.
+// A path without that gram cannot match. So a path tries only the patterns that are filed
 // under its own grams, and those that are too short to have one.
 type wild struct {
 	loose  []int32 // heaviest first
@@ -26,9 +26,9 @@ const (
 	maxDrawers = 1 << 13 // matchFiled keeps a bit for each on its stack
 )
 
-func newWild(rules *rules, ids []int32) wild {
+func newWild(patterns *patterns, ids []int32) wild {
 	slices.SortFunc(ids, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(rules.all[b].weight, rules.all[a].weight), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(patterns.all[b].weight, patterns.all[a].weight), cmp.Compare(a, b))
 	})
 	if len(ids) <= fewRules {
 		return wild{loose: ids}
@@ -39,15 +39,15 @@ func newWild(rules *rules, ids []int32) wild {
 	shift := drawerShift(drawers)
 	held := make([]int32, drawers)
 	for _, id := range ids {
-		eachGram(rules.textOf(id), shift, func(drawer uint32) { held[drawer]++ })
+		eachGram(patterns.textOf(id), shift, func(drawer uint32) { held[drawer]++ })
 	}
 
-	// The drawer of each rule, and how many rules each drawer gets.
+	// The drawer of each pattern, and how many patterns each drawer gets.
 	w := wild{starts: make([]int32, drawers+1)}
 	choice := make([]int32, len(ids))
 	for i, id := range ids {
 		choice[i] = -1
-		eachGram(rules.textOf(id), shift, func(drawer uint32) {
+		eachGram(patterns.textOf(id), shift, func(drawer uint32) {
 			if choice[i] < 0 || held[drawer] < held[choice[i]] {
 				choice[i] = int32(drawer)
 			}
@@ -59,7 +59,7 @@ func newWild(rules *rules, ids []int32) wild {
 		}
 	}
 
-	// The rules by drawer, in each in the order of ids.
+	// The patterns by drawer, in each in the order of ids.
 	for d := range drawers {
 		w.starts[d+1] += w.starts[d]
 	}
@@ -93,15 +93,15 @@ func drawerOf(gram string, shift int) uint32 {
 
 func drawerShift(drawers int) int { return 33 - bits.Len(uint(drawers)) }
 
-// match looks for the rule of the set that decides.
-func (w *wild) match(s *search, rules *rules) {
-	s.try(rules, w.loose)
+// match looks for the pattern of the set that decides.
+func (w *wild) match(s *search, patterns *patterns) {
+	s.try(patterns, w.loose)
 	if w.starts != nil {
-		w.matchFiled(s, rules)
+		w.matchFiled(s, patterns)
 	}
 }
 
-func (w *wild) matchFiled(s *search, rules *rules) {
+func (w *wild) matchFiled(s *search, patterns *patterns) {
 	path := s.path
 	s.spend(gramEffort * len(path))
 	shift := drawerShift(len(w.starts) - 1)
@@ -113,7 +113,7 @@ func (w *wild) matchFiled(s *search, rules *rules) {
 			continue
 		}
 		seen[d/64] |= 1 << (d % 64)
-		if s.try(rules, w.filed[start:end]); s.over() {
+		if s.try(patterns, w.filed[start:end]); s.over() {
 			return
 		}
 	}

@@ -1,0 +1,75 @@
+package pattern_test
+
+import (
+	"slices"
+	"testing"
+
+	"robotsproxy/robots/pattern"
+)
+
+// setOf has these patterns, each on a line of its own.
+func setOf(patterns ...pattern.Pattern) *pattern.Set {
+	builder := pattern.NewBuilder(0, 0)
+	builder.Section()
+	for i, p := range patterns {
+		p.Line = i + 1
+		builder.Add(p)
+	}
+	sets, _ := builder.Sets([][]int32{{0}})
+	return &sets[0]
+}
+
+func TestLongestPatternDecides(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		patterns []pattern.Pattern
+		path     string
+		line     int // 0 for no match
+	}{
+		{"none", nil, "/a", 0},
+		{"no match", []pattern.Pattern{{Text: "/b"}}, "/a", 0},
+		{"no path begins so", []pattern.Pattern{{Text: "a"}, {Text: ""}}, "/a", 0},
+		{"the longest", []pattern.Pattern{{Text: "/a", Rank: 3}, {Text: "/ab"}, {Text: "/"}}, "/abc", 2},
+		{"the longest with wildcards", []pattern.Pattern{{Text: "/ab", Rank: 3}, {Text: "/*c$"}}, "/abc", 2},
+		{"equal length, the greatest rank", []pattern.Pattern{{Text: "/a", Rank: 1}, {Text: "/a", Rank: 3}, {Text: "/a", Rank: 2}}, "/a", 2},
+		{"equal length with wildcards, the greatest rank", []pattern.Pattern{{Text: "/a*", Rank: 1}, {Text: "/*c", Rank: 2}, {Text: "/*b", Rank: 3}}, "/ac", 2},
+		{"equal rank, the first line", []pattern.Pattern{{Text: "/*b", Rank: 2}, {Text: "/*a", Rank: 2}}, "/ab", 1},
+	} {
+		got, found := setOf(test.patterns...).Match(test.path)
+		if found != (test.line > 0) || got.Line != test.line {
+			t.Errorf("%s: %+v (%v), want line %d", test.name, got, found, test.line)
+		}
+		if found && (got.Text != test.patterns[got.Line-1].Text || got.Rank != test.patterns[got.Line-1].Rank) {
+			t.Errorf("%s: %+v is not as it was added", test.name, got)
+		}
+	}
+}
+
+func TestAlwaysAndNever(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		patterns      []pattern.Pattern
+		always, never []pattern.Rank
+	}{
+		{"no patterns", nil, nil, []pattern.Rank{0, 1, 2, 3}},
+		{"some paths", []pattern.Pattern{{Text: "/a"}, {Text: "/b", Rank: 2}}, nil, []pattern.Rank{1, 3}},
+		{"all paths", []pattern.Pattern{{Text: "/", Rank: 2}}, []pattern.Rank{2}, []pattern.Rank{0, 1, 3}},
+		{"all paths, another for some", []pattern.Pattern{{Text: "/", Rank: 2}, {Text: "/a"}}, nil, []pattern.Rank{1, 3}},
+		{"all paths, the greatest rank", []pattern.Pattern{{Text: "/", Rank: 2}, {Text: "*", Rank: 3}}, []pattern.Rank{3}, []pattern.Rank{0, 1, 2}},
+		{"all paths, longer than others", []pattern.Pattern{{Text: "/a", Rank: 3}, {Text: "/***"}}, []pattern.Rank{0}, []pattern.Rank{1, 2, 3}},
+	} {
+		set := setOf(test.patterns...)
+		var always, never []pattern.Rank
+		for rank := range pattern.Rank(4) {
+			if set.Always(rank) {
+				always = append(always, rank)
+			}
+			if set.Never(rank) {
+				never = append(never, rank)
+			}
+		}
+		if !slices.Equal(always, test.always) || !slices.Equal(never, test.never) {
+			t.Errorf("%s: always %v, never %v; want %v, %v", test.name, always, never, test.always, test.never)
+		}
+	}
+}
