@@ -3,7 +3,7 @@
 //
 // [New] makes its one handler. All of the API and the dashboard is behind guard, which asks for
 // the token. The dashboard is a page without a framework, which knows only what the API tells
-// it. What the gate decides is kept in the ledger, whose memory is bounded.
+// it.
 package admin
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -58,9 +59,9 @@ type Origins interface {
 
 // Admin is the admin server's handler. Make one with [New].
 type Admin struct {
-	Setup
 	http.Handler
-	ledger *ledger
+	setup  Setup
+	ledger *ledger.Ledger
 	began  time.Time
 	now    func() time.Time
 
@@ -72,7 +73,7 @@ type Admin struct {
 // New makes the admin server's handler, which watches the gate from now on. Callers must
 // close it.
 func New(s Setup) *Admin {
-	a := &Admin{Setup: s, ledger: newLedger(), began: time.Now(), now: time.Now, closed: make(chan struct{})}
+	a := &Admin{setup: s, ledger: ledger.New(), began: time.Now(), now: time.Now, closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "alive\n")
@@ -93,7 +94,7 @@ func New(s Setup) *Admin {
 	mux.Handle("GET /{$}", a.guard(http.HandlerFunc(a.page)))
 	mux.Handle("GET /dashboard/{file}", a.guard(http.HandlerFunc(a.pageFile)))
 	a.Handler = mux
-	a.unwatch = s.Gate.Watch(a.ledger.enter)
+	a.unwatch = s.Gate.Watch(a.ledger.Enter)
 	return a
 }
 
@@ -118,7 +119,7 @@ func (a *Admin) isOwnName(host string) bool {
 		host = h
 	}
 	host = strings.Trim(host, "[]")
-	own, _, _ := net.SplitHostPort(a.Listen)
+	own, _, _ := net.SplitHostPort(a.setup.Listen)
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }

@@ -87,7 +87,7 @@ func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	v, err := a.Gate.Decide(r.Context(), gate.Ask{
+	v, err := a.setup.Gate.Decide(r.Context(), gate.Ask{
 		Target:   target,
 		Identity: r.URL.Query().Get("identity"),
 		Agents:   agentsOf(r),
@@ -141,7 +141,7 @@ func (a *Admin) forget(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		return
 	}
-	if err := a.Origins.Forget(r.Context(), p.Origin); err != nil {
+	if err := a.setup.Origins.Forget(r.Context(), p.Origin); err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
 	}
@@ -154,7 +154,7 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	history, err := a.Origins.History(r.Context(), origin)
+	history, err := a.setup.Origins.History(r.Context(), origin)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return
@@ -175,7 +175,7 @@ func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 	if !ok {
 		return nil
 	}
-	p, err := a.Origins.Peek(r.Context(), origin)
+	p, err := a.setup.Origins.Peek(r.Context(), origin)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return nil
@@ -198,7 +198,7 @@ func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
 
 // reload reads the configuration again.
 func (a *Admin) reload(w http.ResponseWriter, _ *http.Request) {
-	if err := a.Reload(); err != nil {
+	if err := a.setup.Reload(); err != nil {
 		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
@@ -234,7 +234,7 @@ func (a *Admin) policies(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	// One more than is shown tells whether a page follows.
-	found, err := a.Origins.Policies(r.Context(), query.Get("after"), strings.ToLower(query.Get("q")), limit+1)
+	found, err := a.setup.Origins.Policies(r.Context(), query.Get("after"), strings.ToLower(query.Get("q")), limit+1)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
 		return

@@ -36,12 +36,12 @@ var fileTypes = map[string]string{
 }
 
 // page serves the page at /.
-func (s Setup) page(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
 	content := struct {
 		Proxy   string
 		Reasons []gate.Reason
-	}{s.proxyFor(r), gate.Reasons()}
+	}{a.proxyFor(r), gate.Reasons()}
 	if err := dashboardPage.Execute(&page, content); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -50,7 +50,7 @@ func (s Setup) page(w http.ResponseWriter, r *http.Request) {
 }
 
 // pageFile serves the files of the page, below /dashboard/.
-func (s Setup) pageFile(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) pageFile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	content, err := dashboardFiles.ReadFile("dashboard/" + name)
 	if err != nil || name == "index.html" {
@@ -75,10 +75,10 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, content []by
 
 // proxyFor is the proxy's address as the sender of a request reaches it. If the proxy listens
 // on every address, that is at the host of the request.
-func (s Setup) proxyFor(r *http.Request) string {
-	host, port, err := net.SplitHostPort(s.Proxy.String())
+func (a *Admin) proxyFor(r *http.Request) string {
+	host, port, err := net.SplitHostPort(a.setup.Proxy.String())
 	if err != nil || !net.ParseIP(host).IsUnspecified() {
-		return s.Proxy.String()
+		return a.setup.Proxy.String()
 	}
 	asked := (&url.URL{Host: r.Host}).Hostname()
 	return net.JoinHostPort(asked, port)

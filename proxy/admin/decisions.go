@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
 )
 
@@ -38,7 +39,7 @@ func (f *filter) holds(d *gate.Decision) bool {
 
 // decisions shows the last decisions that a filter lets through, the newest first.
 func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
-	limit, ok := limitOf(w, r, ledgerSize)
+	limit, ok := limitOf(w, r, ledger.Size)
 	if !ok {
 		return
 	}
@@ -46,9 +47,9 @@ func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	newest := a.ledger.newest()
-	buf := make([]gate.Decision, ledgerSize)
-	n, _ := a.ledger.after(newest-min(newest, ledgerSize), buf)
+	newest := a.ledger.Newest()
+	buf := make([]gate.Decision, ledger.Size)
+	n, _ := a.ledger.After(newest-min(newest, ledger.Size), buf)
 	found := slices.DeleteFunc(buf[:n], func(d gate.Decision) bool { return !f.holds(&d) })
 	slices.Reverse(found)
 	writeJSON(w, http.StatusOK, "application/json", struct {
@@ -66,10 +67,10 @@ func (a *Admin) activity(w http.ResponseWriter, _ *http.Request) {
 		Waited  uint64    `json:"waited"`
 	}
 	var view struct {
-		Minutes [minutesPerHour]minuteView `json:"minutes"`
+		Minutes [ledger.MinutesPerHour]minuteView `json:"minutes"`
 	}
-	for i, m := range a.ledger.lastHour(a.now()) {
-		view.Minutes[i] = minuteView{time.Unix(m.number*60, 0).UTC(), m.allowed, m.refused, m.waited}
+	for i, m := range a.ledger.LastHour(a.now()) {
+		view.Minutes[i] = minuteView{m.Start().UTC(), m.Allowed, m.Refused, m.Waited}
 	}
 	writeJSON(w, http.StatusOK, "application/json", view)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 
+	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 )
@@ -17,7 +18,7 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 	}
 	tokens := agentsOf(r)
 	if len(tokens) == 0 {
-		_, tokens = a.Gate.Identify(gate.Ask{}.Asker)
+		_, tokens = a.setup.Gate.Identify(gate.Ask{}.Asker)
 	}
 	type lineView struct {
 		Line  int    `json:"line"`
@@ -41,7 +42,7 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 		for i, l := range robots.Lines(p.Text, tokens) {
 			shown := lineView{Line: i + 1, Text: l.Text, Rule: l.Rule, Group: l.Group}
 			if l.Rule {
-				shown.Hits = a.ledger.hitsOf(line{view.Origin, view.SHA256, shown.Line})
+				shown.Hits = a.ledger.Hits(ledger.Line{Origin: view.Origin, SHA256: view.SHA256, Number: shown.Line})
 			}
 			view.Lines = append(view.Lines, shown)
 		}
@@ -62,7 +63,7 @@ func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
 	var view struct {
 		Identities []identityView `json:"identities"`
 	}
-	for name, id := range a.Gate.Identities() {
+	for name, id := range a.setup.Gate.Identities() {
 		view.Identities = append(view.Identities, identityView{
 			name, append([]string{}, id.ProductTokens...), id.UserAgent, id.From, cmp.Or(string(id.Mode), "enforce"),
 		})

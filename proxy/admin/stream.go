@@ -32,7 +32,7 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	at := a.ledger.newest()
+	at := a.ledger.Newest()
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {
 		last = r.URL.Query().Get("after")
@@ -96,7 +96,7 @@ func (s *eventStream) send() error {
 
 // take appends some of what is new to text, and reports whether there is more.
 func (s *eventStream) take() (more bool) {
-	n, missed := s.ledger.after(s.at, s.buf[:])
+	n, missed := s.ledger.After(s.at, s.buf[:])
 	s.at += missed
 	if missed > 0 {
 		fmt.Fprintf(&s.text, "event: dropped\nid: %s\ndata: {\"dropped\":%d}\n\n", s.eventID(s.at), missed)

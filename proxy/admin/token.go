@@ -64,9 +64,9 @@ func (a *Admin) guard(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		switch {
-		case a.Token == "" && !a.isOwnName(r.Host):
+		case a.setup.Token == "" && !a.isOwnName(r.Host):
 			writeProblem(w, http.StatusForbidden, "without a token this answers to IP addresses, localhost and the name in admin_listen, not to "+r.Host)
-		case a.Token != "" && !a.Token.admits(r):
+		case a.setup.Token != "" && !a.setup.Token.admits(r):
 			w.Header().Add("WWW-Authenticate", `Basic realm="robotsproxy admin", charset="UTF-8"`)
 			w.Header().Add("WWW-Authenticate", `Bearer realm="robotsproxy admin"`)
 			writeProblem(w, http.StatusUnauthorized, "this wants the admin_token: as a Bearer token, or as the password of any user")

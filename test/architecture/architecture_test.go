@@ -68,6 +68,7 @@ var arrows = map[string]map[string]string{
 	},
 	"proxy/admin": {
 		"internal/printable": "JSON shows what sites and clients wrote",
+		"proxy/admin/ledger": "it shows what was decided lately",
 		"proxy/gate":         "it shows verdicts and decisions",
 		"proxy/identity":     "it shows identities",
 		"robots":             "it parses origins and targets, and shows rules",
@@ -80,6 +81,10 @@ var arrows = map[string]map[string]string{
 	},
 	"proxy/sniff": {
 		"proxy/flow": "how a connection is closed one way",
+	},
+	"proxy/admin/ledger": {
+		"internal/printable": "it cuts long texts",
+		"proxy/gate":         "the type of decisions",
 	},
 	"proxy/gate": {
 		"internal/enum":      "the words of its settings",

@@ -1,4 +1,4 @@
-package admin
+package ledger
 
 import (
 	"container/list"
@@ -9,32 +9,33 @@ import (
 // maxCountedLines bounds the lines that are counted at once.
 const maxCountedLines = 10_000
 
-// A line is a line of one text of a robots.txt.
-type line struct {
-	origin, sha256 string
-	number         int
+// A Line is a line of one version of an origin's robots.txt.
+type Line struct {
+	Origin string
+	SHA256 string // of the text, in hexadecimal
+	Number int    // from 1
 }
 
 // hits counts how often the lines of robots.txt files decided. When there are too many lines,
 // it forgets the one whose last decision is the oldest.
 type hits struct {
-	counts map[line]*list.Element // of *hit
+	counts map[Line]*list.Element // of *hit
 	order  list.List              // the last hit in front
 }
 
 type hit struct {
-	line
+	Line
 	count uint64
 }
 
-func newHits() *hits { return &hits{counts: map[line]*list.Element{}} }
+func newHits() *hits { return &hits{counts: map[Line]*list.Element{}} }
 
 // add counts a decision, if a line of a robots.txt made it.
 func (h *hits) add(d *gate.Decision) {
 	if d.Line == 0 || d.RobotsSHA256 == "" || d.Reason != gate.ByRule && d.Reason != gate.NoRule {
 		return
 	}
-	at := line{d.Origin, d.RobotsSHA256, d.Line}
+	at := Line{d.Origin, d.RobotsSHA256, d.Line}
 	if e := h.counts[at]; e != nil {
 		e.Value.(*hit).count++
 		h.order.MoveToFront(e)
@@ -42,13 +43,13 @@ func (h *hits) add(d *gate.Decision) {
 	}
 	if len(h.counts) >= maxCountedLines {
 		oldest := h.order.Remove(h.order.Back()).(*hit)
-		delete(h.counts, oldest.line)
+		delete(h.counts, oldest.Line)
 	}
 	h.counts[at] = h.order.PushFront(&hit{at, 1})
 }
 
-// of is how often a line has decided, if it is still counted; else 0.
-func (h *hits) of(at line) uint64 {
+// of returns how often a line has decided; 0 if it is no longer counted.
+func (h *hits) of(at Line) uint64 {
 	if e := h.counts[at]; e != nil {
 		return e.Value.(*hit).count
 	}

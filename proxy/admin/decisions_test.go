@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/admin/ledger"
+	"robotsproxy/proxy/gate"
+)
+
+// newAdmin is one that nobody decides for but the test, by enter.
+func newAdmin(t *testing.T) *Admin {
+	t.Helper()
+	g, err := gate.New(gate.Settings{}, nil, nil, zerolog.Nop(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(Setup{Gate: g})
+	t.Cleanup(a.Close)
+	return a
+}
+
+// enter writes down n decisions on https://HOST/0, /1 and so on.
+func (a *Admin) enter(host string, n int) {
+	for i := range n {
+		a.ledger.Enter(gate.Decision{Time: time.Now(), Origin: "https://" + host, URL: fmt.Sprintf("https://%s/%d", host, i), Judgment: gate.Allowed})
+	}
+}
+
+// get asks the API, which answers at once.
+func (a *Admin) get(t *testing.T, path string, to any) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/api/v1/"+path, nil)
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	if err := json.Unmarshal(w.Body.Bytes(), to); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
+	}
+}
+
+type decisionList struct {
+	Decisions []gate.Decision
+	LastID    string `json:"last_id"`
+}
+
+func TestAThousandDecisionsAreKept(t *testing.T) {
+	a := newAdmin(t)
+	a.enter("old.example", 700)
+	a.enter("new.example", 800)
+	var all, few decisionList
+	a.get(t, "decisions?limit=1000", &all)
+	a.get(t, "decisions?limit=3&host=OLD.example", &few)
+	if n := len(all.Decisions); n != ledger.Size || all.Decisions[0].URL != "https://new.example/799" || all.Decisions[n-1].URL != "https://old.example/500" {
+		t.Errorf("%d decisions, from %v to %v", n, all.Decisions[0], all.Decisions[n-1])
+	}
+	if len(few.Decisions) != 3 || few.Decisions[0].URL != "https://old.example/699" || few.LastID != all.LastID {
+		t.Errorf("filtered: %v", few)
+	}
+}
+
+func TestMinutesOfTheLastHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmin(t)
+		start := time.Now().Truncate(time.Minute)
+		for i := range 90 { // one more in each minute
+			for j := range i {
+				a.ledger.Enter(gate.Decision{Time: time.Now(), Refused: j == 0, WaitMS: float64(99 + j)})
+			}
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(9 * time.Minute) // in which nothing happens
+		var activity struct {
+			Minutes []struct {
+				Time                     time.Time
+				Allowed, Refused, Waited int
+			}
+		}
+		a.get(t, "activity", &activity)
+		for i, m := range activity.Minutes {
+			number := i + 40
+			all := number
+			if number >= 90 {
+				all = 0
+			}
+			if !m.Time.Equal(start.Add(time.Duration(number)*time.Minute)) || m.Allowed+m.Refused != all || m.Refused != min(all, 1) || m.Waited != max(all-1, 0) {
+				t.Errorf("minute %d: %+v", number, m)
+			}
+		}
+	})
+}

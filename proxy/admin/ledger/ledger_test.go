@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"strings"
+	"testing"
+	"unsafe"
+
+	"robotsproxy/proxy/gate"
+)
+
+func TestLongTextsAreCut(t *testing.T) {
+	l := New()
+	long := strings.Repeat("é", 64<<10)
+	l.Enter(gate.Decision{Method: long, Agent: long, URL: long, Rule: long, Error: long})
+	d := l.last[1]
+	for _, text := range []string{d.Method, d.Agent, d.URL, d.Rule, d.Error} {
+		if len(text) > maxTextLength+len("…") || !strings.HasSuffix(text, "é…") {
+			t.Errorf("%d octets: …%s", len(text), text[len(text)-10:])
+		}
+	}
+
+	// A part of a longer text must not keep all of it: here, of a request line with long
+	// credentials.
+	line := "GET http://" + long + "@a.example/"
+	l.Enter(gate.Decision{Method: line[:3], URL: "http://a.example/"})
+	if method := l.last[2].Method; method != "GET" || unsafe.StringData(method) == unsafe.StringData(line) {
+		t.Errorf("the method %q keeps the whole line", method)
+	}
+}
+
+func TestHits(t *testing.T) {
+	h := newHits()
+	add := func(line int, change ...func(*gate.Decision)) {
+		d := gate.Decision{Origin: "https://a.example", RobotsSHA256: "1", Line: line, Reason: gate.ByRule}
+		for _, f := range change {
+			f(&d)
+		}
+		h.add(&d)
+	}
+	at := func(n int) Line { return Line{"https://a.example", "1", n} }
+	add(1)
+	add(1, func(d *gate.Decision) { d.Reason = gate.NoRule }) // by an empty rule
+	for _, other := range []func(*gate.Decision){
+		func(d *gate.Decision) { d.Origin = "https://b.example" },
+		func(d *gate.Decision) { d.RobotsSHA256 = "2" },         // the site has changed it
+		func(d *gate.Decision) { d.RobotsSHA256 = "" },          // an operator's file
+		func(d *gate.Decision) { d.Reason = gate.OpaqueTunnel }, // a tunnel is no path
+		func(d *gate.Decision) { d.Line = 0 },
+	} {
+		add(1, other)
+	}
+	if got := h.of(at(1)); got != 2 {
+		t.Errorf("%d hits", got)
+	}
+	for i := range maxCountedLines {
+		add(i + 2)
+		if i%1000 == 0 {
+			add(1) // it goes on deciding
+		}
+	}
+	if len(h.counts) != maxCountedLines || h.order.Len() != maxCountedLines || h.of(at(1)) < 2 || h.of(at(2)) != 0 {
+		t.Errorf("%d lines are counted; the one in use has decided %d times, the oldest %d times", len(h.counts), h.of(at(1)), h.of(at(2)))
+	}
+}
