@@ -12,6 +12,7 @@ import (
 	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/message"
 	"robotsproxy/proxy/upstream"
 )
 
@@ -26,14 +27,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer.Answer)
 	resp := s.response(r, a)
 	maps.Copy(w.Header(), resp.Header)
 	s.boundAnswer(w, r)
-	whole := readAway(w, r, r.Body)
+	whole := message.Drain(w, r, r.Body)
 	if !whole {
 		w.Header().Set("Connection", "close")
 	}
 	w.WriteHeader(resp.StatusCode)
 	io.Copy(w, resp.Body)
 	if !whole {
-		linger(w, r.Body)
+		message.Linger(w, r.Body)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/message"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
@@ -23,13 +24,13 @@ import (
 
 // exchange is one request on its way through goproxy.
 type exchange struct {
-	client    responseWriter
-	early     early
+	client    message.Writer
+	interim   message.Interim
 	target    robots.Target
-	upload    *upload         // nil if the request has no body
+	upload    *message.Upload // nil if the request has no body
 	admission *gate.Admission // nil until the gate has judged
 	failed    error           // why the origin gave no response
-	body      download        // of its response
+	body      message.Download
 
 	server   *Server
 	watchdog flow.Watchdog
@@ -48,7 +49,7 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, target robots.Target) {
 	x := &exchange{server: s, target: target}
 	x.watchdog.Limit, x.watchdog.Target = s.stallLimit(), x
-	x.client = responseWriter{ResponseWriter: w, exchange: x, hijacked: &s.hijacked, head: r.Method == http.MethodHead}
+	x.client = message.Writer{ResponseWriter: w, Watchdog: &x.watchdog, Hijacked: &s.hijacked, Head: r.Method == http.MethodHead}
 	s.exchanges.RLock()
 	defer s.exchanges.RUnlock()
 	defer s.conclude(x, r)
@@ -64,28 +65,28 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 	}
 	if cause != nil && cause != http.ErrAbortHandler {
 		s.panicked(cause)
-		if x.client.status == 0 {
+		if x.client.Status() == 0 {
 			clear(x.client.Header())
 			s.answer(&x.client, r, answer.Answer{Status: http.StatusInternalServerError, Kind: answer.InternalError, Details: "the proxy failed on this request"})
 			cause = nil
 		}
 	}
-	x.client.end()
+	x.client.Close()
 	switch {
-	case stall == flow.Silent && x.upload.whole() && x.upstream != nil:
+	case stall == flow.Silent && x.upload.Whole() && x.upstream != nil:
 		s.failures.WithLabelValues("connection_read_timeout").Inc()
 	case stall == flow.UpBlocked && !x.told:
 		s.failures.WithLabelValues("connection_write_timeout").Inc()
-	case stall == flow.Moving && x.body.cut != nil && r.Context().Err() == nil: // else it is the client that has left
+	case stall == flow.Moving && x.body.Cut() != nil && r.Context().Err() == nil: // else it is the client that has left
 		s.failures.WithLabelValues(upstream.CutShort).Inc()
 	}
 	if x.admission != nil {
-		x.admission.Done(x.client.status, x.client.bytes, cmp.Or(x.watchdog.Error(stall), x.failed, x.body.cut))
+		x.admission.Done(x.client.Status(), x.client.Octets(), cmp.Or(x.watchdog.Error(stall), x.failed, x.body.Cut()))
 	}
-	broken := cause != nil || x.body.cut != nil || stall != flow.Moving && !x.told
-	if r.ProtoMajor == 1 && !x.upload.whole() {
+	broken := cause != nil || x.body.Cut() != nil || stall != flow.Moving && !x.told
+	if r.ProtoMajor == 1 && !x.upload.Whole() {
 		if !broken {
-			linger(x.client.ResponseWriter, x.upload)
+			message.Linger(x.client.ResponseWriter, x.upload)
 		}
 		// The transport may be reading still; net/http would wait for it.
 		http.NewResponseController(x.client.ResponseWriter).SetReadDeadline(pastDeadline)
@@ -110,17 +111,20 @@ func (s *Server) outgoing(r *http.Request, x *exchange) *http.Request {
 	if r.ContentLength != 0 || x.target.Origin.Scheme == "ftp" { // the others can be broken off by their response
 		ctx, x.cancel = context.WithCancel(ctx)
 	}
-	out := r.WithContext(x.early.watch(ctx, &x.client, r, s.opts.Name))
+	var wroteRequest func(httptrace.WroteRequestInfo)
+	if r.ContentLength != 0 {
+		x.upload = message.NewUpload(r, &x.watchdog.Up)
+		x.client.Upload = x.upload
+		wroteRequest = x.sent
+	}
+	out := r.WithContext(x.interim.Relay(ctx, &x.client, r, s.opts.Name, wroteRequest))
 	origin := x.target.Origin
 	authority := origin.Authority()
 	out.Host = authority
 	out.URL = verbatim(origin.Scheme, authority, x.target.Path)
-	out.Close = false // of the client's connection, not of the origin's
-	if r.ContentLength == 0 {
-		out.Body = http.NoBody // h2 has a body here, which would go out chunked
-	} else {
-		x.upload = newUpload(r, &x.watchdog.Up)
-		x.early.trace.WroteRequest = x.sent
+	out.Close = false      // of the client's connection, not of the origin's
+	out.Body = http.NoBody // HTTP/2 requests have a body here even if it is empty, which would be sent chunked
+	if x.upload != nil {
 		out.Body = x.upload
 	}
 	return out
@@ -172,17 +176,17 @@ func (s *Server) admit(r *http.Request, x *exchange) *http.Response {
 	if resp != nil {
 		s.boundAnswer(x.client.ResponseWriter, r)
 		if x.upload != nil {
-			readAway(x.client.ResponseWriter, r, x.upload)
+			message.Drain(x.client.ResponseWriter, r, x.upload)
 		}
 	}
 	return resp
 }
 
 func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
-	if passedBy(r.Header, s.opts.Name) {
+	if s.via.IsIn(r.Header) {
 		return s.response(r, s.loop())
 	}
-	if resp := hopsLeft(r); resp != nil {
+	if resp := message.CountHop(r); resp != nil {
 		return resp
 	}
 	if err := upstream.CheckLoopback(r.Context(), x.target.Origin); err != nil {
@@ -202,20 +206,20 @@ func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 		a, x.failed = s.refuse(r, admission)
 		return s.response(r, a)
 	}
-	stripHopByHop(r.Header, isWebSocket(r.Header))
+	message.StripRequest(r.Header)
 	admission.Bot.Rewrite(r.Header)
 	if _, sent := r.Header["User-Agent"]; !sent {
 		r.Header["User-Agent"] = nil // else net/http adds its own
 	}
 	if s.opts.Via != upstream.ViaOff {
-		s.via.addTo(r.Header, r.ProtoMajor, r.ProtoMinor)
+		s.via.AddTo(r.Header, r.ProtoMajor, r.ProtoMinor)
 	}
 	return nil
 }
 
 // ask asks the origin and makes its response ready for the client.
 func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
-	upgrade := isWebSocket(r.Header)
+	upgrade := message.IsWebSocket(r.Header)
 	if x.upload != nil {
 		// Else HTTP/1.1 would read away what is left of the request's body as soon as
 		// the response begins, while the transport reads it too.
@@ -224,7 +228,7 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 		x.watchdog.Start()
 	}
 	resp, err := s.transport.RoundTrip(r)
-	x.early.end()
+	x.interim.End()
 	stall := flow.Moving
 	if x.upload != nil {
 		stall = x.answered()
@@ -236,9 +240,9 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	case err != nil && r.Context().Err() != nil:
 		x.failed = err
 		panic(http.ErrAbortHandler) // the client has left
-	case err != nil && x.upload.malformed() != nil:
+	case err != nil && x.upload.Malformed() != nil:
 		x.failed = err
-		return s.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.malformed().Error()))
+		return s.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.Malformed().Error()))
 	case err != nil:
 		x.failed = err
 		return s.response(r, s.failed(err))
@@ -250,19 +254,19 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	x.upstream = resp.Body
 	x.admission.HonorRetryAfter(resp.StatusCode, resp.Header)
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
-	stripResponse(resp.Header, s.opts.Name, switched)
+	message.StripResponse(resp.Header, s.opts.Name, switched)
 	if !switched {
-		x.body = download{ReadCloser: resp.Body, response: resp, proxy: s.opts.Name, flow: &x.watchdog.Down}
+		x.body = message.NewDownload(resp, s.opts.Name, &x.watchdog.Down)
 		resp.Body = &x.body
 	}
 	if len(resp.Trailer) > 0 {
-		stripResponse(resp.Trailer, s.opts.Name, false)
+		message.StripResponse(resp.Trailer, s.opts.Name, false)
 		// HTTP/2 has trailers after a body of stated length too, HTTP/1.1 only
 		// after a chunked one.
 		resp.Header.Del("Content-Length")
 	}
 	if s.opts.Via == upstream.ViaBoth {
-		s.via.addTo(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
+		s.via.AddTo(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
 	}
 	return resp
 }

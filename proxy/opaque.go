@@ -73,7 +73,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 	if judge == nil {
 		return false
 	}
-	if passedBy(r.Header, s.opts.Name) {
+	if s.via.IsIn(r.Header) {
 		s.answer(w, r, s.loop())
 		return true
 	}

@@ -22,6 +22,7 @@ import (
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/message"
 	"robotsproxy/proxy/upstream"
 )
 
@@ -40,7 +41,7 @@ type Server struct {
 	ca        *certs.CA
 	transport *upstream.Transport
 	log       zerolog.Logger
-	via       via
+	via       message.Via
 
 	access    atomic.Pointer[access]
 	forwarder http.Handler // goproxy: calls admit and ask for every request
@@ -74,7 +75,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		ca:        ca,
 		transport: t,
 		log:       log,
-		via:       newVia(opts.Name),
+		via:       message.NewVia(opts.Name),
 		inside:    conns.NewFeed(),
 		tunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_tunnels",

@@ -49,6 +49,7 @@ var arrows = map[string]map[string]string{
 		"internal/slots":       "its warning says how many connections the limit on open files leaves room for",
 		"proxy/conns":          "the connections of clients",
 		"proxy/distrust":       "which clients do not trust the CA",
+		"proxy/message":        "what every proxy does to the messages that pass",
 		"proxy/sniff":          "the first octets in a tunnel",
 		"proxy/flow":           "octets between clients and origins, and what stands still",
 		"proxy/gate":           "every request is judged there",
@@ -78,6 +79,10 @@ var arrows = map[string]map[string]string{
 		"internal/shortage": "it knows when the system has no descriptor left",
 		"internal/slots":    "it bounds the connections of clients",
 		"proxy/flow":        "it closes a connection whose client takes nothing",
+	},
+	"proxy/message": {
+		"proxy/conns": "a WebSocket's connection is one of those that are left at the end",
+		"proxy/flow":  "it counts how bodies and WebSockets move",
 	},
 	"proxy/sniff": {
 		"proxy/flow": "how a connection is closed one way",

@@ -1,4 +1,4 @@
-package proxy
+package message
 
 import (
 	"errors"
@@ -11,35 +11,35 @@ import (
 	"robotsproxy/proxy/flow"
 )
 
-// An origin that breaks off has the transport close the upload, maybe while it is
-// being read. That is no fault of the client's.
-func TestUploadClosedIsNotMalformed(t *testing.T) {
+// When an origin breaks off, the transport closes the upload, maybe while it reads it. The
+// client is not to blame.
+func TestClosedUploadIsNotMalformed(t *testing.T) {
 	body, _ := io.Pipe()
-	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(flow.Direction))
+	u := NewUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(flow.Direction))
 	u.Close()
 	if _, err := u.Read(make([]byte, 1)); err == nil {
-		t.Fatal("what is closed can be read")
+		t.Fatal("a closed upload can be read")
 	}
-	if err := u.malformed(); err != nil {
+	if err := u.Malformed(); err != nil {
 		t.Errorf("the client is blamed: %v", err)
 	}
 }
 
 func TestUploadMalformed(t *testing.T) {
 	body, client := io.Pipe()
-	u := newUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(flow.Direction))
+	u := NewUpload(&http.Request{ProtoMajor: 2, ContentLength: -1, Body: body}, new(flow.Direction))
 	client.CloseWithError(errors.New("the body ends before its end"))
 	u.Read(make([]byte, 1))
-	if u.malformed() == nil {
+	if u.Malformed() == nil {
 		t.Error("the client's error is lost")
 	}
 	u.Close()
-	if u.malformed() == nil {
+	if u.Malformed() == nil {
 		t.Error("the client's error is forgotten")
 	}
 }
 
-// panicking is a body, and a client, over which something panics.
+// panicking is a body and a client whose methods panic.
 type panicking struct{ flushed bool }
 
 func (p *panicking) Read([]byte) (int, error)  { panic("read") }
@@ -49,28 +49,28 @@ func (p *panicking) WriteHeader(int)           { panic("written") }
 func (p *panicking) Write([]byte) (int, error) { panic("written") }
 func (p *panicking) Flush()                    { p.flushed = true }
 
-// A handler that has panicked leaves no timer behind, which would flush what is
-// another's by then, or panic where nobody recovers.
-func TestPanicOverABodyStopsItsTimer(t *testing.T) {
+// A handler that has panicked leaves no timer behind. The timer would flush what belongs to
+// another request by then, or panic where nobody recovers.
+func TestPanicWhileReadingStopsTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &panicking{}
 		func() {
 			defer func() { recover() }()
-			(&responseWriter{ResponseWriter: p}).ReadFrom(p)
+			(&Writer{ResponseWriter: p}).ReadFrom(p)
 		}()
 		time.Sleep(2 * headerDelay)
 		synctest.Wait()
 		if p.flushed {
-			t.Error("it was flushed after its end")
+			t.Error("flushed after the end")
 		}
 	})
 }
 
-// The transport calls for 1xx responses where nobody recovers.
-func TestPanicOverAnEarlyResponseIsItsError(t *testing.T) {
-	e := early{to: &panicking{}}
+// The transport calls pass where nobody recovers.
+func TestPanicInInterimResponseIsAnError(t *testing.T) {
+	e := Interim{to: &panicking{}}
 	if err := e.pass(http.StatusEarlyHints, nil); err == nil {
 		t.Error("no error")
 	}
-	e.end() // which the panic must not have locked out
+	e.End() // hangs if the panic has left the lock held
 }

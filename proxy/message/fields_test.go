@@ -1,11 +1,11 @@
-package proxy
+package message
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestOwnMembersOfProxyStatus(t *testing.T) {
+func TestOwnMembersOfProxyStatusAreDropped(t *testing.T) {
 	for _, test := range []struct{ field, want string }{
 		{"robotsproxy; error=http_request_denied", ""},
 		{"ROBOTSPROXY", ""},

@@ -1,4 +1,4 @@
-package proxy
+package message
 
 import (
 	"bytes"
@@ -8,18 +8,18 @@ import (
 	"strconv"
 )
 
-// hopsLeft counts down the Max-Forwards of a TRACE or OPTIONS request (RFC 9110 7.6.2).
-// The answer is for one that must go no further; nil for any other request.
-func hopsLeft(r *http.Request) *http.Response {
+// CountHop counts down the Max-Forwards of a TRACE or OPTIONS request (RFC 9110 7.6.2). It
+// returns the final response to a request that must go no further, else nil.
+func CountHop(r *http.Request) *http.Response {
 	stated := r.Header["Max-Forwards"]
 	if r.Method != http.MethodTrace && r.Method != http.MethodOptions || len(stated) != 1 {
 		return nil
 	}
 	left, err := strconv.ParseUint(stated[0], 10, 31)
 	switch {
-	case err != nil && left == 0: // no number
+	case err != nil && left == 0: // not a number
 		return nil
-	case left > 0: // the largest that is known where there are more
+	case left > 0: // a number out of range counts as the largest one
 		r.Header["Max-Forwards"] = []string{strconv.FormatUint(left-1, 10)}
 		return nil
 	}
