@@ -16,12 +16,12 @@ import (
 	"robotsproxy/proxy/upstream"
 )
 
-// response is an answer in the form that goproxy takes.
+// response returns an answer in the form that goproxy takes.
 func (s *Server) response(r *http.Request, a answer.Answer) *http.Response {
 	return a.Response(r, s.opts.Name)
 }
 
-// answer writes an answer itself, to a request that goproxy never sees.
+// answer writes an answer to a request that goproxy does not see.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer.Answer) {
 	s.log.Debug().Stringer("client", clientOf(r)).Str("method", r.Method).Int("status", a.Status).Msg(a.Details)
 	resp := s.response(r, a)
@@ -39,32 +39,32 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a answer.Answer)
 }
 
 // boundAnswer bounds how long a client may take to read an answer over HTTP/2. What the
-// handler has written still waits for the client when the handler is done, and nothing
-// watches it then.
+// handler has written may still wait for the client when the handler is done, and no
+// watchdog runs then.
 func (s *Server) boundAnswer(w http.ResponseWriter, r *http.Request) {
 	if limit := s.stallLimit(); limit > 0 && r.ProtoMajor == 2 {
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
 	}
 }
 
-// failed answers, and counts, a request that found no answer upstream.
-func (s *Server) failed(err error) answer.Answer {
+// upstreamFailed counts a request that got no response from upstream, and returns its answer.
+func (s *Server) upstreamFailed(err error) answer.Answer {
 	a := answer.Failure(err)
-	s.failures.WithLabelValues(a.Kind).Inc()
+	s.upstreamErrors.WithLabelValues(a.Kind).Inc()
 	return a
 }
 
-// unjudged answers a request that the gate could not judge: the client has left, the proxy
+// notJudged returns the answer to a request that the gate could not judge: the client has left, the proxy
 // is being stopped, or this machine is short of something.
-func (s *Server) unjudged(err error) answer.Answer {
+func (s *Server) notJudged(err error) answer.Answer {
 	if shortage.Is(err) {
-		return s.failed(err)
+		return s.upstreamFailed(err)
 	}
 	return answer.Answer{Status: http.StatusServiceUnavailable, Kind: answer.InternalError, Details: err.Error()}
 }
 
-// loop answers a request that has passed this proxy before.
-func (s *Server) loop() answer.Answer {
+// loopDetected returns the answer to a request that has passed this proxy before.
+func (s *Server) loopDetected() answer.Answer {
 	return answer.Answer{
 		Status:  http.StatusBadGateway,
 		Kind:    "proxy_loop_detected",
@@ -73,28 +73,28 @@ func (s *Server) loop() answer.Answer {
 	}
 }
 
-// refuse answers a request that the gate does not admit. It returns an error if this proxy
-// does not go to the origin at all, which is no fault of the origin's.
-func (s *Server) refuse(r *http.Request, p *gate.Admission) (answer.Answer, error) {
-	if p.Late() != nil {
-		return answer.TooLate(p), nil
+// refusal returns the answer to a request that the gate does not admit. The error says that
+// this proxy does not go to the origin at all, which is not the origin's fault.
+func (s *Server) refusal(r *http.Request, a *gate.Admission) (answer.Answer, error) {
+	if a.Late() != nil {
+		return answer.TooLate(a), nil
 	}
-	if p.Reason == gate.Unreachable {
-		if err := s.transport.CheckOrigin(r.Context(), p.Target.Origin); err != nil {
-			return s.failed(err), err
+	if a.Reason == gate.Unreachable {
+		if err := s.transport.CheckOrigin(r.Context(), a.Target.Origin); err != nil {
+			return s.upstreamFailed(err), err
 		}
 	}
-	return answer.Refusal(&p.Verdict, time.Now()), nil
+	return answer.Refusal(&a.Verdict, time.Now()), nil
 }
 
-// newFailures makes the counter of failures upstream, with all error types from the start.
-func newFailures(metrics prometheus.Registerer) *prometheus.CounterVec {
-	failures := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+// newUpstreamErrors makes the counter of upstream errors, with all error types from the start.
+func newUpstreamErrors(metrics prometheus.Registerer) *prometheus.CounterVec {
+	byKind := promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "robotsproxy_upstream_errors_total",
 		Help: "Requests to which an origin gave no response or only a part, by the error type of RFC 9209.",
 	}, []string{"error"})
 	for _, kind := range upstream.FailureKinds {
-		failures.WithLabelValues(kind)
+		byKind.WithLabelValues(kind)
 	}
-	return failures
+	return byKind
 }

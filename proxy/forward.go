@@ -29,7 +29,7 @@ type exchange struct {
 	target    robots.Target
 	upload    *message.Upload // nil if the request has no body
 	admission *gate.Admission // nil until the gate has judged
-	failed    error           // why the origin gave no response
+	err       error           // why the origin gave no response
 	body      message.Download
 
 	server   *Server
@@ -74,14 +74,14 @@ func (s *Server) conclude(x *exchange, r *http.Request) {
 	x.client.Close()
 	switch {
 	case stall == flow.Silent && x.upload.Whole() && x.upstream != nil:
-		s.failures.WithLabelValues("connection_read_timeout").Inc()
+		s.upstreamErrors.WithLabelValues("connection_read_timeout").Inc()
 	case stall == flow.UpBlocked && !x.told:
-		s.failures.WithLabelValues("connection_write_timeout").Inc()
+		s.upstreamErrors.WithLabelValues("connection_write_timeout").Inc()
 	case stall == flow.Moving && x.body.Cut() != nil && r.Context().Err() == nil: // else it is the client that has left
-		s.failures.WithLabelValues(upstream.CutShort).Inc()
+		s.upstreamErrors.WithLabelValues(upstream.CutShort).Inc()
 	}
 	if x.admission != nil {
-		x.admission.Done(x.client.Status(), x.client.Octets(), cmp.Or(x.watchdog.Error(stall), x.failed, x.body.Cut()))
+		x.admission.Done(x.client.Status(), x.client.Octets(), cmp.Or(x.watchdog.Error(stall), x.err, x.body.Cut()))
 	}
 	broken := cause != nil || x.body.Cut() != nil || stall != flow.Moving && !x.told
 	if r.ProtoMajor == 1 && !x.upload.Whole() {
@@ -184,26 +184,26 @@ func (s *Server) admit(r *http.Request, x *exchange) *http.Response {
 
 func (s *Server) judge(r *http.Request, x *exchange) *http.Response {
 	if s.via.IsIn(r.Header) {
-		return s.response(r, s.loop())
+		return s.response(r, s.loopDetected())
 	}
 	if resp := message.CountHop(r); resp != nil {
 		return resp
 	}
 	if err := upstream.CheckLoopback(r.Context(), x.target.Origin); err != nil {
-		return s.response(r, s.failed(err))
+		return s.response(r, s.upstreamFailed(err))
 	}
 	admission, err := s.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: askerOf(r), Method: r.Method})
 	if err != nil {
-		return s.response(r, s.unjudged(err))
+		return s.response(r, s.notJudged(err))
 	}
 	x.admission = admission
 	if err := admission.Wait(r.Context()); err != nil { // the client has left
-		x.failed = err
+		x.err = err
 		panic(http.ErrAbortHandler)
 	}
 	if !admission.Admits() {
 		var a answer.Answer
-		a, x.failed = s.refuse(r, admission)
+		a, x.err = s.refusal(r, admission)
 		return s.response(r, a)
 	}
 	message.StripRequest(r.Header)
@@ -235,20 +235,20 @@ func (s *Server) ask(r *http.Request, x *exchange) *http.Response {
 	}
 	switch {
 	case err != nil && (stall == flow.Silent || stall == flow.UpBlocked):
-		x.failed, x.told = err, true
+		x.err, x.told = err, true
 		return s.response(r, s.stalled(stall, x.watchdog.Limit))
 	case err != nil && r.Context().Err() != nil:
-		x.failed = err
+		x.err = err
 		panic(http.ErrAbortHandler) // the client has left
 	case err != nil && x.upload.Malformed() != nil:
-		x.failed = err
+		x.err = err
 		return s.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.Malformed().Error()))
 	case err != nil:
-		x.failed = err
-		return s.response(r, s.failed(err))
+		x.err = err
+		return s.response(r, s.upstreamFailed(err))
 	case resp.StatusCode < 100, resp.StatusCode > 999, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
-		s.failures.WithLabelValues("http_protocol_error").Inc()
+		s.upstreamErrors.WithLabelValues("http_protocol_error").Inc()
 		return s.response(r, answer.Answer{Status: http.StatusBadGateway, Kind: "http_protocol_error", Details: "the origin answers with the status " + resp.Status})
 	}
 	x.upstream = resp.Body
@@ -317,7 +317,7 @@ var pastDeadline = time.Unix(1, 0)
 func (s *Server) stalled(how flow.Stall, limit time.Duration) answer.Answer {
 	if how == flow.UpBlocked {
 		const kind = "connection_write_timeout"
-		s.failures.WithLabelValues(kind).Inc()
+		s.upstreamErrors.WithLabelValues(kind).Inc()
 		return answer.Answer{
 			Status:  http.StatusGatewayTimeout,
 			Kind:    kind,

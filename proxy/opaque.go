@@ -74,7 +74,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		return false
 	}
 	if s.via.IsIn(r.Header) {
-		s.answer(w, r, s.loop())
+		s.answer(w, r, s.loopDetected())
 		return true
 	}
 	origin := t.origin
@@ -82,7 +82,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		origin.Scheme = "http"
 	}
 	if err := upstream.CheckLoopback(r.Context(), origin); err != nil {
-		s.answer(w, r, s.failed(err))
+		s.answer(w, r, s.upstreamFailed(err))
 		return true
 	}
 	o := &opaqueTunnel{
@@ -95,7 +95,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 	case errors.Is(err, gate.ErrNotUniform):
 		return false
 	case err != nil:
-		s.answer(w, r, s.unjudged(err))
+		s.answer(w, r, s.notJudged(err))
 		return true
 	}
 	o.admission = admission
@@ -104,13 +104,13 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		return true
 	}
 	if !admission.Admits() {
-		a, err := s.refuse(r, admission)
+		a, err := s.refusal(r, admission)
 		s.answer(w, r, a)
 		admission.Done(a.Status, 0, err)
 		return true
 	}
 	if o.origin, err = s.transport.Dial(r.Context(), origin); err != nil {
-		a := s.failed(err)
+		a := s.upstreamFailed(err)
 		s.answer(w, r, a)
 		admission.Done(a.Status, 0, err)
 		return true
@@ -129,29 +129,29 @@ var errNotOpened = errors.New("the client left before its tunnel was open")
 // and origin or closes both. It reports false if the tunnel must be read.
 func (s *Server) passOpened(o *opaqueTunnel, tunnels *Tunnels) (done bool) {
 	step, err := o.client.nextStep(tunnels)
-	if step == refuse {
+	if step == stepRefuse {
 		o.admission.Misdirected()
 		if o.admission.Admits() { // its identity's mode is report or off
-			step = join
+			step = stepJoin
 		}
 	}
 	switch step {
-	case join:
+	case stepJoin:
 		s.hijacked.Add(o.client.hijacked)
-		s.tunnels.Inc()
+		s.openTunnels.Inc()
 		// The caller's goroutine is net/http's. It and its buffers, which end now, are
 		// many times what an idle tunnel needs.
 		go func() {
 			defer s.recoverTunnel(func() {})
 			defer s.hijacked.Remove(o.client.hijacked)
-			defer s.tunnels.Dec()
+			defer s.openTunnels.Dec()
 			s.carry(o, err)
 		}()
-	case read:
+	case stepRead:
 		o.origin.Close()
 		o.admission.Discard()
 		return false
-	case refuse:
+	case stepRefuse:
 		o.client.Write(unrecognizedName)
 		o.client.CloseWrite()
 		fallthrough
@@ -167,10 +167,10 @@ func (s *Server) passOpened(o *opaqueTunnel, tunnels *Tunnels) (done bool) {
 type step int
 
 const (
-	hangUp step = iota // close it: the client says nothing
-	join               // carry octets between client and origin
-	read               // serve it as one that is read
-	refuse             // close it: what is inside is for another server, and must not be read
+	stepHangUp step = iota // close it: the client says nothing
+	stepJoin               // carry octets between client and origin
+	stepRead               // serve it as one that is read
+	stepRefuse             // close it: what is inside is for another server, and must not be read
 )
 
 // nextStep looks at the first octets in a tunnel. The gate judged the host that the CONNECT
@@ -182,38 +182,38 @@ const (
 // in mode when_needed, and joined where the operator wants it unread.
 func (t *tunnel) nextStep(tunnels *Tunnels) (step, error) {
 	never := tunnels.neverRead(t.origin.Host)
-	unnamed := read
+	unnamed := stepRead
 	if never {
-		unnamed = join
+		unnamed = stepJoin
 	}
 	mayBeTLS, err := t.MayBeTLS()
 	switch {
 	case err == io.EOF && never: // the client has nothing to say, and may listen
-		return join, nil
+		return stepJoin, nil
 	case err != nil:
-		return hangUp, fmt.Errorf("waiting for the client to say something in its tunnel: %w", err)
+		return stepHangUp, fmt.Errorf("waiting for the client to say something in its tunnel: %w", err)
 	case !mayBeTLS:
 		return unnamed, nil
 	}
 	name, err := t.ServerName()
 	switch {
 	case err != nil && never:
-		return refuse, fmt.Errorf("the tunnel must not be read, and its TLS cannot be understood: %w", err)
+		return stepRefuse, fmt.Errorf("the tunnel must not be read, and its TLS cannot be understood: %w", err)
 	case err != nil:
-		return read, nil
+		return stepRead, nil
 	case name == "" && net.ParseIP(t.origin.Host) != nil: // TLS never names an address
-		return join, nil
+		return stepJoin, nil
 	case name == "":
 		return unnamed, nil
 	case strings.EqualFold(name, t.origin.Host): // as servers compare it, without a URL's spelling
-		return join, nil
+		return stepJoin, nil
 	}
 	// A name that no URL can have is that of another server.
 	named, err := robots.ParseOrigin("https://" + name)
 	if never && (err != nil || tunnels.neverRead(named.Host)) {
-		return refuse, fmt.Errorf("the tunnel to %s must not be read, and its TLS asks for the server %q", t.origin.Host, name)
+		return stepRefuse, fmt.Errorf("the tunnel to %s must not be read, and its TLS asks for the server %q", t.origin.Host, name)
 	}
-	return read, nil
+	return stepRead, nil
 }
 
 // unrecognizedName is the alert (RFC 6066 3) to a client whose TLS is refused.

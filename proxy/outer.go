@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/home"
 	"robotsproxy/robots"
 )
 
@@ -31,7 +32,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 			Status:  http.StatusProxyAuthRequired,
 			Kind:    "http_request_denied",
 			Details: "this proxy wants a user and a password that it knows",
-			Advice:  "Name it as http://USER:PASSWORD@" + localAddress(r) + " in the client.",
+			Advice:  "Name it as http://USER:PASSWORD@" + home.LocalAddress(r) + " in the client.",
 			Header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
 		})
 	case r.Method == http.MethodConnect:
@@ -62,4 +63,11 @@ func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
+}
+
+// pageNotFound answers a request to the proxy's own web site.
+func (s *Server) pageNotFound(w http.ResponseWriter, r *http.Request) {
+	a := answer.BadRequest(http.StatusNotFound, "the proxy "+s.opts.Name+" itself has no such page")
+	a.Advice = "To use it as a proxy, name it in the client's http_proxy and https_proxy. What it is, and how: GET /"
+	s.answer(w, r, a)
 }

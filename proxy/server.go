@@ -22,6 +22,7 @@ import (
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/home"
 	"robotsproxy/proxy/message"
 	"robotsproxy/proxy/upstream"
 )
@@ -60,10 +61,10 @@ type Server struct {
 
 	exchanges sync.RWMutex // each exchange holds it for reading until it has been logged
 
-	tunnels    prometheus.Gauge // those that are not read
-	failures   *prometheus.CounterVec
-	distrust   *distrust.Detector
-	logRefused sync.Once // the first connection that clients.Connections refuses
+	openTunnels    prometheus.Gauge // those that are not read
+	upstreamErrors *prometheus.CounterVec
+	distrust       *distrust.Detector
+	logRefused     sync.Once // for the first connection that Clients.Connections refuses
 }
 
 // New makes a proxy that asks g and reaches origins by t. It registers its metrics with
@@ -77,17 +78,22 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		log:       log,
 		via:       message.NewVia(opts.Name),
 		inside:    conns.NewFeed(),
-		tunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+		openTunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_tunnels",
 			Help: "Tunnels that are open and not read.",
 		}),
-		failures: newFailures(metrics),
-		distrust: distrust.New(log, metrics),
+		upstreamErrors: newUpstreamErrors(metrics),
+		distrust:       distrust.New(log, metrics),
 	}
 	s.SetStallTimeout(opts.Limits.StallTimeout)
 	s.clients = conns.New(conns.Options{Max: opts.Limits.MaxConnections, StallTimeout: s.stallLimit, Descriptors: t.Descriptors()}, log, metrics)
 	s.forwarder = s.newForwarder()
-	s.home = s.newHome()
+	s.home = home.Site{
+		Name:     opts.Name,
+		CA:       ca.PEM(),
+		Identify: func(r *http.Request) (string, []string) { return g.Identify(askerOf(r)) },
+		NotFound: s.pageNotFound,
+	}.Handler()
 	s.tls = s.newTLS()
 	s.outer = s.newHTTPServer(s.serveOuter)
 	s.outer.ConnContext = s.withClient

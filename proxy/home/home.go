@@ -1,4 +1,6 @@
-package proxy
+// Package home is the web site at the proxy's own address: how to use the proxy, as text or
+// as a page, and the CA's certificate.
+package home
 
 import (
 	_ "embed"
@@ -14,30 +16,36 @@ import (
 	"robotsproxy/robots"
 )
 
-// newHome is what the proxy shows to a client that takes it for a web server: how
-// to use it, and the CA certificate.
-func (s *Server) newHome() http.Handler {
+// Site is what the web site shows.
+type Site struct {
+	Name string // of this deployment
+	CA   []byte // the certificate, as PEM
+	// Identify returns the identity as which a request would be judged, and its product
+	// tokens.
+	Identify func(*http.Request) (identity string, tokens []string)
+	// NotFound answers requests for anything else.
+	NotFound http.HandlerFunc
+}
+
+// Handler serves the site: / and /ca.pem.
+func (s Site) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.serveHome)
 	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
-		w.Write(s.ca.PEM())
+		w.Write(s.CA)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a := answer.BadRequest(http.StatusNotFound, "the proxy "+s.opts.Name+" itself has no such page")
-		a.Advice = "To use it as a proxy, name it in the client's http_proxy and https_proxy. What it is, and how: GET /"
-		s.answer(w, r, a)
-	})
+	mux.Handle("/", s.NotFound)
 	return mux
 }
 
-func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
-	identity, tokens := s.gate.Identify(askerOf(r))
+func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
+	identity, tokens := s.Identify(r)
 	address := addressFor(r)
 	view := struct {
 		Name, Address, Identity, Tokens, UserAgent string
 		Clients                                    []setup
-	}{s.opts.Name, address, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), setups(address)}
+	}{s.Name, address, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), setups(address)}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Security-Policy", answer.CSP)
@@ -50,25 +58,25 @@ func (s *Server) serveHome(w http.ResponseWriter, r *http.Request) {
 	homeText.Execute(w, view)
 }
 
-// addressFor is the address of the proxy that its page shows: the one by which the
-// client has reached it. A Host that is no plain host and port could be a command of
-// a shell; then it is the address that the connection has come to.
+// addressFor is the address of the proxy that the page shows: the one by which the client
+// has reached it. A Host that is not a plain host and port could be a shell command; then
+// it is the local address of the connection.
 func addressFor(r *http.Request) (address string) {
 	if origin, err := robots.ParseOrigin("http://" + r.Host); err == nil {
 		return net.JoinHostPort(origin.Host, origin.Port)
 	}
-	return localAddress(r)
+	return LocalAddress(r)
 }
 
-// localAddress is the proxy's own address, as the connection of r has come to it.
-func localAddress(r *http.Request) string {
+// LocalAddress is the proxy's address, as the connection of r has come to it.
+func LocalAddress(r *http.Request) string {
 	return r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
 }
 
-// setup is what a client needs to go through the proxy with its ca.pem beside it.
+// setup is what a client needs to use the proxy, with ca.pem beside it.
 type setup struct{ Client, Commands string }
 
-// setups are those that the page shows for the proxy at address.
+// setups are those that the page shows for the proxy at an address.
 func setups(address string) []setup {
 	all := []setup{
 		{"all of them, on the proxy's own machine", "# with its --config or --data-dir, if it has one\neval \"$(robotsproxy env --listen " + address + ")\""},

@@ -1,4 +1,4 @@
-package proxy
+package home
 
 import (
 	"context"
@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// The page gives commands to paste: a Host that is more than an address is not in
-// them.
-func TestAddressForTheOwnPage(t *testing.T) {
+// The page shows commands to paste. A Host that is more than an address is not in them.
+func TestAddressOnThePage(t *testing.T) {
 	own := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8080}
 	for host, want := range map[string]string{
 		"proxy.example:3128":             "proxy.example:3128",
