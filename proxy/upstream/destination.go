@@ -15,25 +15,25 @@ import (
 	"robotsproxy/robots"
 )
 
-// destinations says which addresses must not be dialled: those that the operator denies,
+// destinations knows which addresses must not be dialled: those that the operator denies,
 // the proxy's own and, for clients on other machines, this machine's loopback.
 type destinations struct {
 	deny []netip.Prefix
 	own  atomic.Pointer[[]netip.AddrPort]
 }
 
-// Why an address is not dialled, besides what [loopback.Client.Check] says.
+// Reasons why an address is not dialled; [loopback.Client.Check] has more.
 var (
 	errDenied      = errors.New("the operator denies this address")
 	errUnspecified = errors.New("the unspecified address names no origin")
 	errOwn         = errors.New("this is the proxy's own address: ask it directly, without the proxy")
 )
 
-// check says why an address must not be dialled for a client; nil if it may be.
+// check returns why an address must not be dialled for a client; nil if it may be.
 func (d *destinations) check(addr netip.AddrPort, client *loopback.Client) error {
 	written, ip := addr.Addr().WithZone(""), underlying(addr.Addr())
 	switch {
-	case ip.IsUnspecified(): // systems take it for their loopback
+	case ip.IsUnspecified(): // operating systems dial their loopback instead
 		return fmt.Errorf("%s: %w", ip, errUnspecified)
 	case slices.ContainsFunc(d.deny, func(p netip.Prefix) bool { return p.Contains(ip) || p.Contains(written) }):
 		return fmt.Errorf("%s: %w", ip, errDenied)
@@ -52,7 +52,8 @@ func (d *destinations) check(addr netip.AddrPort, client *loopback.Client) error
 	return nil
 }
 
-// control checks, after name resolution, the very address that is about to be dialled.
+// control checks an address that is about to be dialled, after name resolution. It is a
+// [net.Dialer]'s ControlContext.
 func (d *destinations) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -61,8 +62,8 @@ func (d *destinations) control(ctx context.Context, _, address string, _ syscall
 	return d.check(addr, loopback.Of(ctx))
 }
 
-// checkAll resolves a host and says why none of its addresses may be dialled; nil if one
-// may be, or if it has none.
+// checkAll resolves a host and returns why none of its addresses may be dialled. It returns
+// nil if one may be, or if the host has none.
 func (d *destinations) checkAll(ctx context.Context, host, port string) (forbidden error) {
 	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
 	if err != nil {
@@ -80,8 +81,8 @@ func (d *destinations) checkAll(ctx context.Context, host, port string) (forbidd
 	return forbidden
 }
 
-// CheckLoopback says, without resolving a name, why the client of ctx must not reach an
-// origin on this machine's loopback. It returns nil if it may, and for any other origin.
+// CheckLoopback returns why the client of ctx must not reach an origin on this machine's
+// loopback. It returns nil if the client may, and for any other origin. It resolves no names.
 func CheckLoopback(ctx context.Context, origin robots.Origin) error {
 	if namesLoopback(origin.Host) {
 		if err := loopback.Of(ctx).Check(); err != nil {
@@ -91,8 +92,8 @@ func CheckLoopback(ctx context.Context, origin robots.Origin) error {
 	return nil
 }
 
-// namesLoopback reports whether a host is a loopback address, or a name that always means
-// one (RFC 6761 6.3).
+// namesLoopback reports whether a host is a loopback address, or a name that always stands
+// for one (RFC 6761 6.3).
 func namesLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && underlying(addr).IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
@@ -102,8 +103,8 @@ func namesLoopback(host string) bool {
 // IPv4 addresses.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// underlying is the IPv4 address that an IPv6 one stands for, else the address
-// itself, without a zone.
+// underlying returns the IPv4 address that an IPv6 one stands for, else the address itself;
+// without a zone in either case.
 func underlying(ip netip.Addr) netip.Addr {
 	if nat64.Contains(ip) {
 		b := ip.As16()

@@ -20,8 +20,8 @@ import (
 	"robotsproxy/robots"
 )
 
-// Dial opens a connection for a tunnel to an origin: directly or by the parent
-// proxy, and only to where the operator lets it go.
+// Dial opens a connection for a tunnel to an origin, directly or through the parent proxy.
+// It makes the same checks as [Transport.RoundTrip]. The caller must close the connection.
 func (t *Transport) Dial(ctx context.Context, origin robots.Origin) (net.Conn, error) {
 	address := net.JoinHostPort(origin.Host, origin.Port)
 	way := t.routeTo(ctx, origin)
@@ -94,7 +94,7 @@ func askParent(ctx context.Context, conn net.Conn, parent *url.URL, address stri
 	return &bufferedConn{conn, read}, nil
 }
 
-// bufferedConn is a connection of which some has been read.
+// bufferedConn is a connection from which some octets have been read ahead.
 type bufferedConn struct {
 	net.Conn
 	r *bufio.Reader
@@ -102,7 +102,7 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite tells the parent that nothing more comes.
+// CloseWrite tells the parent that nothing more will be sent.
 func (c *bufferedConn) CloseWrite() error {
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()
@@ -117,7 +117,8 @@ func hostPort(u *url.URL, defaultPort string) string {
 	return net.JoinHostPort(u.Hostname(), defaultPort)
 }
 
-// dialer dials origins. Each connection has a slot among the descriptors.
+// dialer opens connections to origins and parents, each of which takes a slot among the
+// descriptors.
 type dialer struct {
 	net.Dialer
 	descriptors *slots.Slots
@@ -138,7 +139,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	return &dialed{conn.(*net.TCPConn), sync.OnceFunc(d.descriptors.Give)}, nil
 }
 
-// dialed is a connection that gives its slot back when it is closed.
+// dialed is a connection that gives back its slot when it is closed.
 type dialed struct {
 	*net.TCPConn
 	give func()

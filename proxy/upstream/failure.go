@@ -13,15 +13,15 @@ import (
 	"robotsproxy/internal/loopback"
 )
 
-// Error types of RFC 9209 2.3. CutShort (2.3.18) also stands for what has no other.
+// Error types of RFC 9209 2.3.
 const (
-	CutShort       = "http_response_incomplete"
+	CutShort       = "http_response_incomplete" // 2.3.18; also for failures that have no type of their own
 	LimitReached   = "connection_limit_reached" // 2.3.12
 	headerTooLarge = "http_response_header_section_size"
 )
 
-// FailureKinds are the error types of RFC 9209 2.3 that origins cause, and what this
-// machine is short of.
+// FailureKinds are the error types of RFC 9209 2.3 that requests to origins may end in,
+// whether the origin or this machine is at fault.
 var FailureKinds = []string{
 	LimitReached, "proxy_internal_error",
 	"destination_ip_prohibited", "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
@@ -29,8 +29,8 @@ var FailureKinds = []string{
 	"http_response_timeout", "http_protocol_error", headerTooLarge, CutShort,
 }
 
-// Failure says how a request is answered for which RoundTrip or Dial has returned err:
-// with which status and which error type of RFC 9209 2.3.
+// Failure returns how to answer a request for which RoundTrip or Dial has returned err: the
+// status, and the error type of RFC 9209 2.3.
 func Failure(err error) (status int, kind string) {
 	status, kind = http.StatusBadGateway, CutShort
 	var (

@@ -11,35 +11,34 @@ import (
 	"robotsproxy/proxy/identity"
 )
 
-// Options say how origins are reached. In a configuration they are the section
-// "upstream".
+// Options say how origins are reached. They are the section "upstream" of a configuration.
 type Options struct {
-	// Proxy is a parent proxy by which all origins are reached: http://, https://
-	// or socks5://, with user and password if it wants them.
+	// Proxy is the URL of a parent proxy through which all origins are reached: http://,
+	// https:// or socks5://, with user and password if the parent wants them.
 	Proxy string `yaml:"proxy"`
 	// Parents are used where Proxy is empty.
 	Parents Parents `yaml:"-"`
 	// Deny holds destinations that are never dialled. They are checked after name
-	// resolution; behind a parent proxy, which resolves names itself, only literal
-	// addresses can be. Besides, unspecified addresses are never dialled, and this
+	// resolution. A parent proxy resolves names itself, so behind one only literal
+	// addresses can be checked. Unspecified addresses are never dialled either, and this
 	// machine's loopback only for clients on this machine.
 	Deny []netip.Prefix `yaml:"deny"`
-	// CAFile holds PEM roots that are trusted besides the system's.
+	// CAFile names a PEM file of roots that are trusted in addition to the system's.
 	CAFile string `yaml:"ca_file,path"`
-	// Insecure holds host globs whose certificates are not verified.
+	// Insecure matches the hosts whose certificates are not verified.
 	Insecure []identity.HostGlob `yaml:"insecure"`
-	// ConnectTimeout bounds the dial and the TLS handshake, each.
+	// ConnectTimeout bounds the dial, and separately the TLS handshake.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	// ResponseHeaderTimeout bounds the wait for a response's header, from the
-	// end of the request on.
+	// ResponseHeaderTimeout bounds the wait for a response's header after the request has
+	// been sent.
 	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
 	Via                   Via           `yaml:"via"`
 }
 
-// Defaults are the options of a configuration that says nothing.
+// Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{
-		Deny: []netip.Prefix{ // link-local: clouds keep their secrets there
+		Deny: []netip.Prefix{ // link-local: clouds serve their secrets there
 			netip.MustParsePrefix("169.254.0.0/16"),
 			netip.MustParsePrefix("fe80::/10"),
 		},
@@ -49,7 +48,7 @@ func Defaults() Options {
 	}
 }
 
-// Validate joins all that is wrong with o, each fault a [keyerr.Error].
+// Validate returns all faults of o joined, each a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
 	if _, err := o.parents(); err != nil {
@@ -61,7 +60,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// parents are those by which origins are reached.
+// parents returns the parents that o names.
 func (o Options) parents() (Parents, error) {
 	if o.Proxy == "" {
 		return o.Parents, nil
@@ -73,15 +72,15 @@ func (o Options) parents() (Parents, error) {
 // Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).
 type Via string
 
-// Where Via is added: to requests and responses, to requests alone, nowhere.
-// Without it on requests a forwarding loop cannot be seen.
+// Where Via is added: to requests and responses, to requests alone, or nowhere. Without it
+// on requests, a forwarding loop can't be detected.
 const (
 	ViaBoth    Via = "both"
 	ViaRequest Via = "request"
 	ViaOff     Via = "off"
 )
 
-// UnmarshalText reads one of the words above.
+// UnmarshalText reads one of the three values.
 func (v *Via) UnmarshalText(text []byte) error {
 	return enum.Unmarshal(v, text, ViaBoth, ViaRequest, ViaOff)
 }

@@ -14,18 +14,18 @@ import (
 	"robotsproxy/robots"
 )
 
-// Parents are the proxies by which origins are reached. The zero value has none:
-// origins are dialled.
+// Parents are the proxies through which origins are reached. The zero value has none, so
+// that origins are dialled directly.
 type Parents struct {
-	byScheme map[string]*url.URL // of the origin
-	exempt   []string            // the items of no_proxy
-	exempts  func(*url.URL) (*url.URL, error)
+	byScheme map[string]*url.URL              // of the origin
+	exempt   []string                         // the items of no_proxy
+	exempts  func(*url.URL) (*url.URL, error) // returns nil for exempt URLs
 }
 
-// ParentsOf are the parents that a user's variables name: http_proxy, https_proxy
-// and ftp_proxy, or all_proxy for each of them, but for the hosts in no_proxy. The
-// lower case beats the upper, as with curl. An error names the variable at fault,
-// without the credentials that it may hold.
+// ParentsOf returns the parents that a user's environment variables name: http_proxy,
+// https_proxy and ftp_proxy, with all_proxy in place of those that are unset. The hosts in
+// no_proxy are exempt. As with curl, a lower-case name takes precedence over its upper-case
+// form. An error names the variable at fault, without the credentials that it may hold.
 func ParentsOf(getenv func(name string) string) (Parents, error) {
 	either := func(name string) (value, found string) {
 		if value := getenv(name); value != "" {
@@ -45,7 +45,7 @@ func ParentsOf(getenv func(name string) string) (Parents, error) {
 		if !strings.Contains(value, "://") {
 			value = "http://" + value
 		}
-		parent, err := parseParent(strings.Replace(value, "socks5h://", "socks5://", 1)) // names are left to it anyway
+		parent, err := parseParent(strings.Replace(value, "socks5h://", "socks5://", 1)) // names are left to the parent anyway
 		if err != nil {
 			return Parents{}, fmt.Errorf("the variable %s: %w", name, err)
 		}
@@ -61,11 +61,11 @@ func ParentsOf(getenv func(name string) string) (Parents, error) {
 	return p, nil
 }
 
-// Exempt are the hosts that the user's no_proxy names: clients that heed it go to
-// them past every proxy.
+// Exempt returns the hosts that the user's no_proxy names. Clients that heed it reach them
+// without any proxy.
 func (p Parents) Exempt() []string { return p.exempt }
 
-// of is the parent by which an origin is reached, nil if it is dialled.
+// of returns the parent through which an origin is reached; nil if it is dialled directly.
 func (p Parents) of(origin robots.Origin) *url.URL {
 	parent := p.byScheme[origin.Scheme]
 	if parent == nil || len(p.exempt) > 0 && p.exemptsOrigin(origin) {
@@ -80,14 +80,14 @@ func (p Parents) exemptsOrigin(origin robots.Origin) bool {
 		parent, err := p.exempts(&url.URL{Scheme: "http", Host: net.JoinHostPort(origin.Host, origin.Port)})
 		return err == nil && parent == nil
 	}
-	// httpproxy takes no loopback address to a proxy, whoever asks for it.
+	// httpproxy exempts every loopback address, even if no_proxy does not name it.
 	return slices.ContainsFunc(p.exempt, func(item string) bool {
 		prefix, err := netip.ParsePrefix(item)
 		return item == "*" || item == origin.Host || item == net.JoinHostPort(origin.Host, origin.Port) || err == nil && prefix.Contains(addr)
 	})
 }
 
-// parseParent reads a parent proxy's URL. Errors don't tell the credentials that it may
+// parseParent parses a parent proxy's URL. Errors don't show the credentials that it may
 // hold.
 func parseParent(text string) (*url.URL, error) {
 	parsed, err := url.Parse(text)
@@ -99,5 +99,5 @@ func parseParent(text string) (*url.URL, error) {
 			}
 		}
 	}
-	return nil, errors.New("this is no proxy's URL; write http://, https:// or socks5:// and host:port, with user:password@ before the host if it wants them")
+	return nil, errors.New("this is not a proxy's URL; write http://, https:// or socks5:// and host:port, with user:password@ before the host if the proxy wants them")
 }

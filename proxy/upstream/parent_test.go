@@ -13,7 +13,7 @@ import (
 	"robotsproxy/proxy/upstream"
 )
 
-// Which parent is asked for which origin shows in what the parents are asked for.
+// Each parent answers with its own name, so the answers show which one was asked.
 func TestParentsOfVariables(t *testing.T) {
 	parent := func(name string) *httptest.Server {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +102,7 @@ func TestParentThatWantsCredentials(t *testing.T) {
 	}
 }
 
-func TestParentsThatAreNone(t *testing.T) {
+func TestInvalidParents(t *testing.T) {
 	for _, value := range []string{"ldap://host:1", "http://", "http://user:secret@host:port:1", "socks4://host"} {
 		_, err := upstream.ParentsOf(func(name string) string {
 			if name == "HTTPS_PROXY" {

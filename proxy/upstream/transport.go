@@ -1,5 +1,8 @@
-// Package upstream is the way out: it reaches origins, directly or by a parent proxy, over
-// HTTP, TLS and FTP, and goes only where the operator lets it.
+// Package upstream is the way out: it reaches origins over HTTP, TLS and FTP, directly or
+// through a parent proxy, and only where the operator lets it go.
+//
+// A [Transport] made of [Options] sends requests ([Transport.RoundTrip]) and opens tunnels
+// ([Transport.Dial]). [Failure] says how to answer a request when either has failed.
 package upstream
 
 import (
@@ -27,26 +30,26 @@ import (
 	"robotsproxy/robots"
 )
 
-// Transport is the one way to origins, for pages and for robots.txt files. It sends
-// requests as they are, in the version of HTTP that they state. It never looks at the
-// proxy variables of the environment, which in a sidecar name this proxy itself.
+// Transport is the only way to origins, for pages and for robots.txt files. It sends
+// requests unchanged, in the version of HTTP that they state. It ignores the environment's
+// proxy variables, which name this very proxy where it is a sidecar.
 type Transport struct {
 	forLocal     *route // for clients on this machine
-	forOthers    *route // for other clients: it never has a connection to this machine's loopback
+	forOthers    *route // for other clients; it never has a connection to this machine's loopback
 	parents      Parents
 	byParent     map[*url.URL]*route
 	insecure     []identity.HostGlob
 	destinations destinations
-	descriptors  *slots.Slots // of connections to clients too
+	descriptors  *slots.Slots // shared with the connections of clients
 }
 
-// route leads to origins directly or by one parent proxy.
+// route leads to origins directly or through one parent proxy.
 type route struct {
-	parent    *url.URL // nil: origins are dialled
+	parent    *url.URL // nil: origins are dialled directly
 	dialer    *dialer
 	verifying transports
 	lenient   transports
-	ftp       *ftp.Transport // of those that dial
+	ftp       *ftp.Transport // for routes without a parent
 }
 
 // transports send requests in the version of HTTP that clients speak: turning an HTTP/1.1
@@ -64,16 +67,16 @@ func (t transports) of(r *http.Request) *pool.Pool {
 	return t.http1
 }
 
-// http2StreamWindow is how much of a response over HTTP/2 is held for a client that reads
-// slowly. A fast client can have that much on its way. net/http's default is four times as
-// much.
+// http2StreamWindow is how many octets of a response over HTTP/2 are held for a client that
+// reads slowly. To a fast client, as many can be on their way at once. net/http's default is
+// four times as much.
 const http2StreamWindow = 1 << 20
 
-// maxResponseHeader bounds the header of a response, in octets. Parsed into fields, it takes
-// up to ten times as much memory.
+// maxResponseHeader bounds a response's header, in octets. Once parsed, it takes up to ten
+// times as much memory.
 const maxResponseHeader = 256 << 10
 
-// NewTransport makes the transport that opts describe. It reads the file of roots.
+// NewTransport returns the transport that opts describe. It reads the file of trusted roots.
 func NewTransport(opts Options) (*Transport, error) {
 	roots, err := trustedRoots(opts.CAFile)
 	if err != nil {
@@ -105,11 +108,12 @@ func NewTransport(opts Options) (*Transport, error) {
 	return t, nil
 }
 
-// Descriptors are the slots of all connections that hold a file descriptor. The transport
-// takes one for each connection to an origin; listeners must take theirs from the same.
+// Descriptors returns the slots for all connections, each of which holds a file descriptor.
+// The transport takes one for each connection to an origin. Listeners must take theirs from
+// the same slots.
 func (t *Transport) Descriptors() *slots.Slots { return t.descriptors }
 
-// dialling are the routes without a parent.
+// dialling returns the routes without a parent.
 func (t *Transport) dialling() []*route { return []*route{t.forLocal, t.forOthers} }
 
 func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *slots.Slots) *route {
@@ -120,11 +124,11 @@ func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *
 	return r
 }
 
-// maxSessions bounds the TLS sessions, one for each host, that a new connection may resume.
+// maxSessions bounds the TLS sessions that new connections can resume, one for each host.
 const maxSessions = 512
 
-// newTransports makes transports with a session cache of their own: a session carries what
-// has been verified.
+// newTransports returns transports with a session cache of their own. A session vouches for
+// what was verified when it began, so it must not be resumed under a stricter configuration.
 func (r *route) newTransports(opts Options, config *tls.Config) transports {
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(maxSessions)
 	return transports{
@@ -168,9 +172,9 @@ func (r *route) dialCoalescing(ctx context.Context, network, addr string) (net.C
 	return coalesce.New(conn), nil
 }
 
-// SetOwnAddresses tells the transport which addresses this program listens on. It dials
-// none of them, as such a request would come back. An unspecified address stands for all
-// of the machine's.
+// SetOwnAddresses tells the transport which addresses this program listens on. It dials none
+// of them, since such a request would come back. An unspecified address stands for all of the
+// machine's.
 func (t *Transport) SetOwnAddresses(listening ...net.Addr) {
 	var own []netip.AddrPort
 	for _, addr := range listening {
@@ -182,10 +186,10 @@ func (t *Transport) SetOwnAddresses(listening ...net.Addr) {
 	t.destinations.own.Store(&own)
 }
 
-// CheckOrigin says why this transport must not go to an origin for the client of ctx; nil if
-// it may. It may have to resolve the origin's name.
+// CheckOrigin returns why this transport must not reach an origin for the client of ctx; nil
+// if it may. It may have to resolve the origin's name.
 func (t *Transport) CheckOrigin(ctx context.Context, origin robots.Origin) error {
-	if parent := t.parents.of(origin); parent != nil { // which resolves names: only literal addresses can be checked
+	if parent := t.parents.of(origin); parent != nil { // it resolves names, so only literal addresses can be checked
 		if origin.Scheme == "ftp" && parent.Scheme == "socks5" {
 			return errFTPBySOCKS
 		}
@@ -199,10 +203,11 @@ func (t *Transport) CheckOrigin(ctx context.Context, origin robots.Origin) error
 // errFTPBySOCKS says why an ftp URL is not fetched.
 var errFTPBySOCKS = errors.New("ftp is not served through a SOCKS5 parent proxy; an HTTP one in upstream.proxy may serve it")
 
-// trustedRoots are the system's roots and those in the PEM file.
+// trustedRoots returns the system's roots and those in a PEM file; nil, which stands for the
+// system's, if there is no file.
 func trustedRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
-		return nil, nil // the system's
+		return nil, nil
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -218,7 +223,7 @@ func trustedRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// routeTo is the route to an origin for the client of ctx.
+// routeTo returns the route to an origin for the client of ctx.
 func (t *Transport) routeTo(ctx context.Context, origin robots.Origin) *route {
 	if parent := t.parents.of(origin); parent != nil {
 		return t.byParent[parent]
@@ -226,8 +231,8 @@ func (t *Transport) routeTo(ctx context.Context, origin robots.Origin) *route {
 	return t.directRoute(ctx)
 }
 
-// directRoute is the route without a parent. Only clients on this machine share a pool that
-// may hold a connection to its loopback. Each dial is checked as well.
+// directRoute returns the route without a parent for the client of ctx. Only clients on this
+// machine use connections that may lead to its loopback. Each dial is checked as well.
 func (t *Transport) directRoute(ctx context.Context) *route {
 	if loopback.Of(ctx).Check() == nil {
 		return t.forLocal
@@ -235,8 +240,8 @@ func (t *Transport) directRoute(ctx context.Context) *route {
 	return t.forOthers
 }
 
-// RoundTrip sends one request to its origin. It verifies certificates, except for the hosts
-// in [Options.Insecure].
+// RoundTrip sends a request to its origin, as [http.RoundTripper] does. It verifies
+// certificates, except those of the hosts in [Options.Insecure].
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	way := (*route)(nil)
 	if len(t.byParent) == 0 {
@@ -285,11 +290,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errChallenged says that a parent proxy wants credentials. As a response, its 407 would be
-// taken for the origin's, and a robots.txt that answers 4xx restricts nothing.
+// errChallenged says that a parent proxy wants credentials. If its 407 were passed on, it
+// would be taken for the origin's, and a 4xx for robots.txt allows everything.
 var errChallenged = errors.New("the parent proxy wants a user and a password that it knows; put them into its URL")
 
-// challenged reports whether a response is a proxy's demand for credentials.
+// challenged returns errChallenged if a parent's response asks for credentials.
 func challenged(resp *http.Response) error {
 	if resp.StatusCode == http.StatusProxyAuthRequired {
 		return errChallenged
@@ -297,7 +302,7 @@ func challenged(resp *http.Response) error {
 	return nil
 }
 
-// forParent is a request in the form that a parent proxy takes.
+// forParent returns a request in the form that a parent proxy takes.
 func forParent(r *http.Request, parent *url.URL) *http.Request {
 	var whole *url.URL
 	switch {
@@ -305,7 +310,7 @@ func forParent(r *http.Request, parent *url.URL) *http.Request {
 		absolute := *r.URL
 		absolute.Opaque = "//" + r.URL.Host + r.URL.Opaque // RFC 9112 3.2.2
 		whole = &absolute
-	case r.URL.Scheme == "ftp": // it is asked in HTTP
+	case r.URL.Scheme == "ftp": // the parent is asked in HTTP
 		whole = &url.URL{Scheme: "http", Host: r.URL.Host, Opaque: "ftp://" + r.URL.Host + r.URL.RequestURI()}
 	default:
 		return r
@@ -315,7 +320,7 @@ func forParent(r *http.Request, parent *url.URL) *http.Request {
 	return r
 }
 
-// isInsecure reports whether the operator wants no certificate of a host verified.
+// isInsecure reports whether a host's certificates are not to be verified.
 func (t *Transport) isInsecure(host string) bool {
 	return slices.ContainsFunc(t.insecure, func(g identity.HostGlob) bool { return g.Match(host) })
 }
