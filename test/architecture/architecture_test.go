@@ -185,7 +185,7 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
 	"robots/urlpath", "cli/child",
-	"proxy/distrust", "proxy/flow", "proxy/upstream/pool",
+	"proxy/distrust", "proxy/flow", "proxy/seal", "proxy/seal/names", "proxy/upstream/pool",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/outage", "internal/printable", "internal/redisclient", "internal/shortage",
 }
@@ -203,6 +203,8 @@ var usersOf = map[string][]string{
 	"github.com/dgraph-io/ristretto":     {"robots/policy"},
 	"github.com/redis/go-redis":          {"robots/store", "proxy/pace", "internal/redisclient", "internal/redistest"},
 	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},
+	"github.com/google/nftables":         {"proxy/seal"},
+	"github.com/mdlayher/netlink":        {"proxy/seal"},
 	"software.sslmate.com/src/go-pkcs12": {"certs"},
 }
 

@@ -1,0 +1,245 @@
+//go:build linux
+
+package seal
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"robotsproxy/proxy/seal/names"
+)
+
+// listenAt opens a Unix socket.
+func listenAt(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	greetUnix(l)
+}
+
+func greetUnix(l net.Listener) {
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+}
+
+func init() {
+	programs["dialunix"] = func(paths []string) error {
+		for _, p := range paths {
+			conn, err := net.Dial("unix", p)
+			fmt.Println(p, errno(err))
+			if err == nil {
+				conn.Close()
+			}
+		}
+		return nil
+	}
+}
+
+func TestSocketsThatLeadOutAreCovered(t *testing.T) {
+	folder, err := os.MkdirTemp("", "seal") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	in := func(name string) string { return filepath.Join(folder, name) }
+	covered := []string{in("bus"), in("podman/podman.sock"), in("my-docker"), in("my-bus")}
+	other := in("other")
+	for _, path := range append(covered, other) {
+		listenAt(t, path)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", folder)
+	t.Setenv("DOCKER_HOST", "unix://"+in("my-docker"))
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/such/file;unix:path="+in("my-bus")+",guid=1")
+	got := outputOf(t, program("dialunix", append(covered, other)...), Options{})
+	for _, path := range covered {
+		if want := path + " connection refused\n"; !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if conn, err := net.Dial("unix", path); err != nil {
+			t.Errorf("outside: %v", err)
+		} else {
+			conn.Close()
+		}
+	}
+	if want := other + " <nil>\n"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	unmount := exec.Command("sh", "-c", "umount "+covered[0]+" || unshare -Urm umount "+covered[0])
+	_, output := start(t, unmount, Options{})
+	if unmount.Wait() == nil {
+		t.Errorf("the socket can be uncovered: %s", output)
+	}
+}
+
+func TestSocketPaths(t *testing.T) {
+	for address, want := range map[string][]string{
+		"":                                   nil,
+		"unix:///run/x.sock":                 {"/run/x.sock"},
+		"/run/x.sock":                        {"/run/x.sock"},
+		"tcp://127.0.0.1:2375":               nil,
+		"unix:abstract=/tmp/x":               nil, // in another network namespace
+		"unix:path=/a,guid=1;unix:path=/b":   {"/a", "/b"},
+		"ssh://user@host/run/docker.sock":    nil,
+		"unix:path=relative;unix://relative": nil,
+	} {
+		if got := socketPaths(address); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", address, got, want)
+		}
+	}
+}
+
+// writeTrust writes files for Options.Trust.
+func writeTrust(t testing.TB) Trust {
+	t.Helper()
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("octets")})
+	return Trust{CA: write("ca.pem", string(ca)), Bundle: write("bundle.pem", "the bundle"), Store: write("store", "the store")}
+}
+
+func TestSystemTrustsTheCA(t *testing.T) {
+	trust := writeTrust(t)
+	for _, group := range []struct {
+		files []string
+		want  string
+	}{{bundleFiles, "the bundle"}, {javaStores, "the store"}} {
+		for _, file := range group.files {
+			before, err := os.ReadFile(file)
+			if err != nil {
+				continue // this system has no such file
+			}
+			if got := outputOf(t, exec.Command("cat", file), Options{Trust: trust}); got != group.want {
+				t.Errorf("%s: got %.100q", file, got)
+			}
+			if got := outputOf(t, exec.Command("cat", file), Options{}); got != string(before) {
+				t.Errorf("%s has changed without a trust", file)
+			}
+			if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+				t.Errorf("%s has changed outside", file)
+			}
+		}
+	}
+}
+
+func TestBrowsersGetPolicies(t *testing.T) {
+	trust := writeTrust(t)
+	list := func(cmd *exec.Cmd) string {
+		output, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		return string(output)
+	}
+	before := list(exec.Command("find", "/etc", "-maxdepth", "1"))
+	files := []string{firefoxPolicies}
+	for _, folder := range chromiumPolicies {
+		files = append(files, filepath.Join(folder, policyName))
+	}
+	for _, file := range files {
+		got := outputOf(t, exec.Command("cat", file), Options{Trust: trust})
+		want := `{"CACertificates":["b2N0ZXRz"]}`
+		if file == firefoxPolicies {
+			want = `{"policies":{"Certificates":{"Install":["` + trust.CA + `"]}}}`
+		}
+		if got != want {
+			t.Errorf("%s: got %s", file, got)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s is there outside", file)
+		}
+	}
+	inside := strings.Fields(outputOf(t, exec.Command("find", "/etc", "-maxdepth", "1"), Options{Trust: trust}))
+	for _, entry := range strings.Fields(before) {
+		if !slices.Contains(inside, entry) {
+			t.Errorf("%s is missing inside", entry)
+		}
+	}
+	if after := list(exec.Command("find", "/etc", "-maxdepth", "1")); after != before {
+		t.Errorf("outside, /etc has become\n%s, was\n%s", after, before)
+	}
+	compare := "cat /etc/passwd /etc/hosts /etc/resolv.conf /etc/ssl/openssl.cnf"
+	if got, want := outputOf(t, exec.Command("sh", "-c", compare), Options{Trust: trust}), list(exec.Command("sh", "-c", compare)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestFirefoxKeepsItsPolicies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policies.json")
+	for text, want := range map[string]string{
+		`{"policies":{"A":1}}`: `{"policies":{"A":1,"Certificates":{"Install":["/ca"]}}}`,
+		`{"policies":{"Certificates":{"ImportEnterpriseRoots":true,"Install":["x"]}}}`: `{"policies":{"Certificates":{"ImportEnterpriseRoots":true,"Install":["x","/ca"]}}}`,
+		`{}`: `{"policies":{"Certificates":{"Install":["/ca"]}}}`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := addToFirefox(path, "/ca")
+		if err != nil || !json.Valid(got) || string(got) != want {
+			t.Errorf("%s: got %s, %v", text, got, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := addToFirefox(path, "/ca"); err == nil {
+		t.Error("a broken file was replaced")
+	}
+}
+
+// nowhere has a resolver find nothing.
+func nowhere(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("there is no network")
+}
+
+// Programs that use the system's own resolver find names by package names.
+func TestNamesResolve(t *testing.T) {
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil || names.Nameservers(string(text)) == nil {
+		t.Skip("this system has no nameserver in /etc/resolv.conf:", err)
+	}
+	standIns := &names.StandIns{}
+	server := &names.Server{Resolver: &net.Resolver{PreferGo: true, Dial: nowhere}, StandIns: standIns}
+	cmd := exec.Command("getent", "ahosts", "some.example")
+	if cmd.Err != nil {
+		t.Skip("needs getent:", cmd.Err)
+	}
+	network, output := start(t, cmd, Options{})
+	for _, s := range network.NameSockets {
+		go server.ServePackets(t.Context(), s)
+	}
+	for _, l := range network.NameListeners {
+		go server.ServeConns(t.Context(), l)
+	}
+	if err := cmd.Wait(); err != nil || !strings.HasPrefix(output.String(), "198.18.0.0 ") {
+		t.Errorf("%v: got %s", err, output)
+	}
+}

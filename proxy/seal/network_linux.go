@@ -1,0 +1,284 @@
+package seal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// loopbackIndex is the number of lo in every network namespace.
+const loopbackIndex = 1
+
+func loopbackUp() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
+}
+
+// makeAddressesLocal adds routes by which every address is one of this machine, so that
+// the kernel delivers here what is for anywhere. Without IPv6, its addresses stay
+// unreachable.
+func makeAddressesLocal() error {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := addLocalRoute(conn, unix.AF_INET, unix.RT_SCOPE_HOST); err != nil {
+		return err
+	}
+	if !hasIPv6() {
+		return nil
+	}
+	return addLocalRoute(conn, unix.AF_INET6, unix.RT_SCOPE_UNIVERSE)
+}
+
+// hasIPv6 reports whether the loopback interface has its IPv6 address.
+func hasIPv6() bool {
+	socket, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(socket)
+	return unix.Bind(socket, &unix.SockaddrInet6{Addr: netip.IPv6Loopback().As16()}) == nil
+}
+
+// addLocalRoute adds a default route of type local (rtnetlink(7)).
+func addLocalRoute(conn *netlink.Conn, family, scope uint8) error {
+	attributes := netlink.NewAttributeEncoder()
+	attributes.Uint32(unix.RTA_OIF, loopbackIndex)
+	encoded, err := attributes.Encode()
+	if err != nil {
+		return err
+	}
+	// A struct rtmsg; the length of the destination is 0.
+	message := []byte{family, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, scope, unix.RTN_LOCAL, 0, 0, 0, 0}
+	_, err = conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_NEWROUTE, Flags: netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl},
+		Data:   append(message, encoded...),
+	})
+	return err
+}
+
+// sockets are those that go to the parent.
+type sockets struct {
+	roles       []socket
+	descriptors []int
+}
+
+// open opens the sockets that there are in any case.
+func (s *sockets) open(o Options) error {
+	if o.Proxy.IsValid() {
+		if _, err := s.listen(socket{Role: roleProxy}, o.Proxy); err != nil {
+			return err
+		}
+	}
+	for _, port := range o.Forwards {
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+		if _, err := s.listen(socket{roleForward, port}, address); err != nil {
+			return err
+		}
+	}
+	for _, any := range anyAddresses() {
+		address := netip.AddrPortFrom(any, namePort)
+		if _, err := s.listen(socket{Role: roleNameConn}, address); err != nil {
+			return err
+		}
+		if err := s.listenPackets(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namePort is that of DNS.
+const namePort = 53
+
+// anyAddresses are the wildcard addresses of the families that this machine has.
+func anyAddresses() []netip.Addr {
+	if hasIPv6() {
+		return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	}
+	return []netip.Addr{netip.IPv4Unspecified()}
+}
+
+// openPorts listens on ports of all addresses.
+func (s *sockets) openPorts(ports []uint16) error {
+	for _, port := range ports {
+		for _, any := range anyAddresses() {
+			if _, err := s.listen(socket{rolePort, port}, netip.AddrPortFrom(any, port)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// listen opens a listener, and returns its port. Several may have the same port: the
+// one with the more specific address gets the connection.
+func (s *sockets) listen(as socket, address netip.AddrPort) (port uint16, err error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return setOptions(c, unix.SOL_SOCKET, unix.SO_REUSEPORT)
+	}}
+	// A network without a number would open a socket for both families.
+	network := "tcp4"
+	if address.Addr().Is6() {
+		network = "tcp6"
+	}
+	l, err := config.Listen(context.Background(), network, address.String())
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close() // its duplicate stays
+	return l.Addr().(*net.TCPAddr).AddrPort().Port(), s.add(as, l.(*net.TCPListener))
+}
+
+// listenPackets opens a UDP socket that says with each packet to which address it came.
+// It can send from that address, although no interface has it.
+func (s *sockets) listenPackets(address netip.AddrPort) error {
+	network, level, options := "udp4", unix.IPPROTO_IP, []int{unix.IP_PKTINFO}
+	if address.Addr().Is6() {
+		network, level, options = "udp6", unix.IPPROTO_IPV6, []int{unix.IPV6_RECVPKTINFO, unix.IPV6_FREEBIND}
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return setOptions(c, level, options...)
+	}}
+	conn, err := config.ListenPacket(context.Background(), network, address.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // its duplicate stays
+	return s.add(socket{Role: rolePackets}, conn.(*net.UDPConn))
+}
+
+func setOptions(c syscall.RawConn, level int, options ...int) error {
+	var err error
+	controlErr := c.Control(func(fd uintptr) {
+		for _, o := range options {
+			err = errors.Join(err, unix.SetsockoptInt(int(fd), level, o, 1))
+		}
+	})
+	return errors.Join(controlErr, err)
+}
+
+func (s *sockets) add(as socket, of syscall.Conn) error {
+	raw, err := of.SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlErr := raw.Control(func(fd uintptr) {
+		var duplicate int
+		if duplicate, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			s.roles = append(s.roles, as)
+			s.descriptors = append(s.descriptors, duplicate)
+		}
+	})
+	return errors.Join(controlErr, err)
+}
+
+// redirectAll has the kernel redirect all TCP connections that are not to loopback or
+// port 53 to listeners of ours. After an error there are neither listeners nor rules.
+func (s *sockets) redirectAll() error {
+	opened := len(s.roles)
+	undo := func(err error) error {
+		for _, d := range s.descriptors[opened:] {
+			unix.Close(d)
+		}
+		s.roles, s.descriptors = s.roles[:opened], s.descriptors[:opened]
+		return err
+	}
+	ports := make([]uint16, 2)
+	for i, any := range anyAddresses() {
+		// The kernel redirects to the loopback address of the same family.
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if any.Is6() {
+			loopback = netip.IPv6Loopback()
+		}
+		var err error
+		if ports[i], err = s.listen(socket{Role: roleCaught}, netip.AddrPortFrom(loopback, 0)); err != nil {
+			return undo(err)
+		}
+	}
+	if err := addRedirectRules(ports[0], ports[1]); err != nil {
+		return undo(fmt.Errorf("adding nf_tables rules: %w", err))
+	}
+	return nil
+}
+
+// addRedirectRules redirects IPv4 to one port and IPv6 to another; 0 leaves a family
+// alone.
+func addRedirectRules(port4, port6 uint16) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := conn.AddTable(&nftables.Table{Name: "seal", Family: nftables.TableFamilyINet})
+	chain := conn.AddChain(&nftables.Chain{
+		Name: "output", Table: table, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest,
+	})
+	rule := func(matches ...[]expr.Any) {
+		var all []expr.Any
+		for _, m := range matches {
+			all = append(all, m...)
+		}
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: all})
+	}
+	isTCP := matchMeta(expr.MetaKeyL4PROTO, unix.IPPROTO_TCP)
+	accept := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}
+	rule(isTCP, matchPayload(expr.PayloadBaseTransportHeader, 2, binary.BigEndian.AppendUint16(nil, namePort)), accept)
+	if port4 != 0 {
+		isIPv4 := matchMeta(expr.MetaKeyNFPROTO, unix.NFPROTO_IPV4)
+		rule(isIPv4, matchPayload(expr.PayloadBaseNetworkHeader, 16, []byte{127}), accept)
+		rule(isIPv4, isTCP, redirectTo(port4))
+	}
+	if port6 != 0 {
+		isIPv6 := matchMeta(expr.MetaKeyNFPROTO, unix.NFPROTO_IPV6)
+		rule(isIPv6, matchPayload(expr.PayloadBaseNetworkHeader, 24, netip.IPv6Loopback().AsSlice()), accept)
+		rule(isIPv6, isTCP, redirectTo(port6))
+	}
+	return conn.Flush()
+}
+
+// register is the one that all expressions use.
+const register = 1
+
+func matchMeta(key expr.MetaKey, value byte) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{value}},
+	}
+}
+
+// matchPayload matches octets at an offset of a header.
+func matchPayload(base expr.PayloadBase, offset uint32, octets []byte) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: uint32(len(octets))},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: octets},
+	}
+}
+
+func redirectTo(port uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: register, Data: binaryutil.BigEndian.PutUint16(port)},
+		&expr.Redir{RegisterProtoMin: register},
+	}
+}

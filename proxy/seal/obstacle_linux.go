@@ -1,0 +1,71 @@
+package seal
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// newError is the error of a step, with the obstacle that err and this machine's settings
+// point to.
+func newError(step string, err error) *Error {
+	e := &Error{Step: step, Err: err}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		e.Obstacle = obstacle(errno, readSetting, inChroot())
+	}
+	return e
+}
+
+// obstacle tells what has caused errno from the files under /proc, which read reads.
+func obstacle(errno syscall.Errno, read func(path string) string, inChroot bool) Obstacle {
+	switch errno {
+	case syscall.ENOSPC, syscall.EUSERS:
+		return NoNamespaces
+	case syscall.EINVAL, syscall.ENOSYS:
+		return cmp.Or(seccomp(read), NoKernelSupport)
+	case syscall.EPERM, syscall.EACCES:
+	default:
+		return ""
+	}
+	switch {
+	case read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+		return NoUserNamespaces
+	case read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+		return AppArmor
+	case inChroot:
+		return ChangedRoot
+	case errno == syscall.EACCES:
+		return SecurityModule
+	}
+	return seccomp(read)
+}
+
+// seccomp reports whether this process has a seccomp filter.
+func seccomp(read func(path string) string) Obstacle {
+	for line := range strings.Lines(read("/proc/thread-self/status")) {
+		if name, value, _ := strings.Cut(line, ":"); name == "Seccomp" && strings.TrimSpace(value) == "2" {
+			return Seccomp
+		}
+	}
+	return ""
+}
+
+// readSetting is a file's text; "" if it can't be read.
+func readSetting(path string) string {
+	text, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(text))
+}
+
+// inChroot reports whether the root of this process is another than that of its mount
+// namespace. The kernel then lets it make no user namespace.
+func inChroot() bool {
+	// The mount of / is in the list if the root is its namespace's.
+	for line := range strings.Lines(readSetting("/proc/self/mountinfo")) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == "/" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package seal
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os/exec"
+)
+
+// Main does nothing: this system can't seal a command.
+func Main() {}
+
+// Start fails: this system can't seal a command.
+func Start(context.Context, *exec.Cmd, Options) (*Network, error) {
+	return nil, &Error{Step: "making the namespaces", Err: errors.ErrUnsupported, Obstacle: UnsupportedSystem}
+}
+
+// Redirected fails: this system doesn't tell the original destination of a connection.
+func Redirected(net.Listener) (net.Listener, error) {
+	return nil, errors.ErrUnsupported
+}
