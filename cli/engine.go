@@ -22,6 +22,8 @@ import (
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/redisstore"
+	"robotsproxy/robots/store/sqlitestore"
 )
 
 // An engine is what serve, run, check and history share: all that is needed to know
@@ -115,26 +117,44 @@ func (e *engine) openRedis(cfg config.Config) (err error) {
 	return nil
 }
 
-// openStore opens the store of policies that lasts beyond this process.
-func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (store.Store, error) {
-	folder, err := cfg.DataFolder()
-	if err != nil {
-		return nil, err
-	}
-	cfg.Cache.Server = e.redis
-	policies, err := store.Open(ctx, cfg.Cache.Options, folder, cfg.Cache.Memory, e.log)
-	switch {
-	case err == nil:
-	case allowReadOnly && isUnwritable(err):
-		e.log.Error().Err(err).Msg("the data directory cannot be written: new policies are kept in memory only")
-		policies = store.OpenReadOnly(ctx, folder, cfg.Cache.Memory)
-	case isUnwritable(err), errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)
+// openStore opens the store of policies that cfg names.
+func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (policies store.Store, err error) {
+	inMemory := cfg.Cache.Memory / 2 // the garbage collector lets the heap grow to twice what is in use
+	switch cfg.Cache.Kind {
+	case store.SQLite:
+		policies, err = e.openSQLite(ctx, cfg, inMemory, allowReadOnly)
+	case store.Redis:
+		policies = redisstore.New(e.redis, cfg.Cache.Options)
+	case store.None:
+		policies = store.NewMemory(inMemory)
 	default:
+		err = fmt.Errorf("opening the store of policies: no store is called %q", cfg.Cache.Kind)
+	}
+	if err != nil {
 		return nil, err
 	}
 	e.onClose(policies.Close)
 	return policies, nil
+}
+
+// openSQLite opens the policies in the data directory. If that cannot be written,
+// allowReadOnly says whether to go on with a memory of so many bytes.
+func (e *engine) openSQLite(ctx context.Context, cfg config.Config, inMemory int64, allowReadOnly bool) (store.Store, error) {
+	folder, err := cfg.DataFolder()
+	if err != nil {
+		return nil, err
+	}
+	policies, err := sqlitestore.Open(ctx, cfg.Cache.Options, folder, e.log)
+	switch {
+	case err == nil:
+		return policies, nil
+	case allowReadOnly && isUnwritable(err):
+		e.log.Error().Err(err).Msg("the data directory cannot be written: new policies are kept in memory only")
+		return sqlitestore.OpenReadOnly(ctx, folder, store.NewMemory(inMemory)), nil
+	case isUnwritable(err), errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)
+	}
+	return nil, err
 }
 
 // isUnwritable reports whether err says that files cannot be written or made.

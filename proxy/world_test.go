@@ -89,10 +89,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 		set.onTransport(transport)
 	}
 	if set.policies == nil {
-		known, err := store.Open(context.Background(), store.Options{Kind: store.None}, dir, 1<<20, log)
-		must(t, err)
-		t.Cleanup(func() { known.Close() })
-		keeper, err := policy.NewKeeper(policy.Setup{Options: policy.Defaults(), Memory: 1 << 20, Store: known, Transport: transport, Log: log})
+		keeper, err := policy.NewKeeper(policy.Setup{Options: policy.Defaults(), Memory: 1 << 20, Store: store.NewMemory(1 << 20), Transport: transport, Log: log})
 		must(t, err)
 		t.Cleanup(keeper.Close)
 		set.policies = keeper

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore"
 )
 
 // BenchmarkHit is what most requests cost: a policy from memory, and the match.
@@ -84,7 +85,7 @@ func BenchmarkColdFetch(b *testing.B) {
 
 // benchKeeper is a keeper with SQLite as its store.
 func benchKeeper(b *testing.B, transport http.RoundTripper) *Keeper {
-	s, err := store.Open(b.Context(), store.Defaults(), b.TempDir(), 0, zerolog.Nop())
+	s, err := sqlitestore.Open(b.Context(), store.Defaults(), b.TempDir(), zerolog.Nop())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"robotsproxy/robots"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore"
 )
 
 // TestMillionOrigins measures what a million origins take: the file, finding
@@ -35,7 +36,7 @@ func TestMillionOrigins(t *testing.T) {
 		t.Skip("it takes minutes: set ROBOTSPROXY_ORIGINS to 1000000 to measure that many origins")
 	}
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), store.Defaults(), dir, 0, zerolog.Nop())
+	s, err := sqlitestore.Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestNewOriginsAreKept(t *testing.T) {
 	}
 	for _, test := range []struct{ known, rate int }{{0, 1900}, {known, 1300}} {
 		t.Run(fmt.Sprintf("%d known, %d new a second", test.known, test.rate), func(t *testing.T) {
-			s, err := store.Open(t.Context(), store.Defaults(), t.TempDir(), 0, zerolog.Nop())
+			s, err := sqlitestore.Open(t.Context(), store.Defaults(), t.TempDir(), zerolog.Nop())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore"
 )
 
 // TestSoak has sites answer at random and fail at random, asks for them at
@@ -87,7 +88,7 @@ func newSoak(t *testing.T, opts Options, seed uint64) *soak {
 
 func (s *soak) start() {
 	var err error
-	if s.store, err = store.Open(s.t.Context(), store.Defaults(), s.dir, 0, zerolog.Nop()); err != nil {
+	if s.store, err = sqlitestore.Open(s.t.Context(), store.Defaults(), s.dir, zerolog.Nop()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.keeper, err = NewKeeper(Setup{

@@ -18,6 +18,7 @@ import (
 	"robotsproxy/internal/logtest"
 	"robotsproxy/robots"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore"
 )
 
 const someRules = "User-agent: *\nDisallow: /private/\n"
@@ -132,8 +133,7 @@ func (w *world) start() {
 	w.t.Helper()
 	var err error
 	if w.store == nil {
-		w.store, err = store.Open(w.t.Context(), store.Defaults(), w.dataDir, 0, zerolog.Nop())
-		if err != nil {
+		if w.store, err = sqlitestore.Open(w.t.Context(), store.Defaults(), w.dataDir, zerolog.Nop()); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -240,7 +240,7 @@ type brokenStore struct {
 // breakStore makes the world's store one that can be told to fail.
 func (w *world) breakStore() *brokenStore {
 	w.t.Helper()
-	kept, err := store.Open(w.t.Context(), store.Defaults(), w.dataDir, 0, zerolog.Nop())
+	kept, err := sqlitestore.Open(w.t.Context(), store.Defaults(), w.dataDir, zerolog.Nop())
 	if err != nil {
 		w.t.Fatal(err)
 	}

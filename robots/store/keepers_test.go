@@ -23,6 +23,8 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/redisstore"
+	"robotsproxy/robots/store/sqlitestore"
 	"robotsproxy/robots/store/writebehind"
 )
 
@@ -77,12 +79,7 @@ type proxy struct {
 func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*policy.Setup)) proxy {
 	t.Helper()
 	p := proxy{log: new(logtest.Buffer)}
-	opts := store.Defaults()
-	opts.Kind, opts.Server = store.Redis, server.Client()
-	kept, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := redisstore.New(server.Client(), store.Defaults())
 	transport := &http.Transport{
 		Proxy:               func(*http.Request) (*url.URL, error) { return url.Parse(s.URL) },
 		MaxIdleConnsPerHost: 256,
@@ -94,6 +91,7 @@ func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*p
 	for _, c := range change {
 		c(&setup)
 	}
+	var err error
 	if p.Keeper, err = policy.NewKeeper(setup); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +193,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 	}
 	dir, s := t.TempDir(), newSite(t, 20*time.Millisecond)
 	inDir := func(setup *policy.Setup) {
-		kept, err := store.Open(t.Context(), store.Defaults(), dir, 0, zerolog.Nop())
+		kept, err := sqlitestore.Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,16 +385,11 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 // Who dies with a lease holds up the others until it runs out.
 func TestLeaseOfADeadProxy(t *testing.T) {
 	server, s := redistest.Start(t), newSite(t, 0)
-	opts := store.Defaults()
-	opts.Kind, opts.Server = store.Redis, server.Client()
-	dead, err := store.Open(t.Context(), opts, "", 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := redisstore.New(server.Client(), store.Defaults())
 	o := origin("example.com")
 	const length = 500 * time.Millisecond
 	begun := time.Now()
-	if _, held, err := dead.(writebehind.Leaser).Lease(t.Context(), o.String(), length); !held || err != nil {
+	if _, held, err := dead.Lease(t.Context(), o.String(), length); !held || err != nil {
 		t.Fatal(held, err)
 	}
 	dead.Close()

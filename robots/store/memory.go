@@ -98,7 +98,7 @@ func (m *Memory) Forget(_ context.Context, origin string) error {
 
 func (m *Memory) Versions(ctx context.Context, origin string) ([]Version, error) {
 	rec, _, _ := m.Get(ctx, origin)
-	if v, ok := rec.answer(); ok {
+	if v, ok := rec.Answer(); ok {
 		return []Version{v}, nil
 	}
 	return nil, nil

@@ -9,7 +9,7 @@ import (
 	"robotsproxy/internal/redisclient"
 )
 
-// Kind names a store.
+// A Kind names a store. The zero Kind names none.
 type Kind string
 
 const (
@@ -23,37 +23,32 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return enum.Unmarshal(k, text, SQLite, Redis, None)
 }
 
-// Options say where policies last. In a configuration they are part of the
-// section "cache".
+// Options say where policies last, and for how long. In a configuration they are part of
+// the section "cache".
 type Options struct {
 	Kind Kind `yaml:"store"`
 
-	// RedisURL is where Redis is, and how to log in: redis://, rediss:// (TLS) or
-	// unix://.
+	// RedisURL says where Redis is and how to log in: redis://, rediss:// (TLS) or unix://.
 	RedisURL string `yaml:"redis_url"`
 
-	// MaxSize bounds policies.db, in bytes; 0: it has no bound. Over it goes what is
-	// oldest and no longer served; when there is no more of that, the origins that
-	// were asked last the longest ago. Redis has a bound of its own, maxmemory.
+	// MaxSize bounds policies.db, in bytes; 0 means no bound. When it is reached, the
+	// oldest versions that are no longer served go. When none are left, the origins go
+	// whose last request is the longest ago. Redis has a bound of its own, maxmemory.
 	MaxSize int64 `yaml:"max_size,size"`
 
-	// History is how long a version that is no longer served, and a record that
-	// nobody asks for, is kept. 0: without end.
+	// History is how long a version that is no longer served, and a record that nobody
+	// asks for, is kept. 0 means without end.
 	History time.Duration `yaml:"history"`
-
-	// Server is the client of the Redis at RedisURL, for the Kind Redis. It must be open
-	// until the store is closed.
-	Server *redisclient.Client `yaml:"-"`
 
 	Now func() time.Time `yaml:"-"` // nil means time.Now
 }
 
-// Defaults are the options of a configuration that says nothing.
+// Defaults returns the options of a configuration that says nothing.
 func Defaults() Options {
 	return Options{Kind: SQLite, RedisURL: "redis://127.0.0.1:6379/0", History: 365 * 24 * time.Hour}
 }
 
-// Validate joins all that is wrong with o, each fault a [keyerr.Error].
+// Validate joins the faults of o, each a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
 	if err := redisclient.CheckURL(o.RedisURL); err != nil {
@@ -65,5 +60,5 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// minMaxSize has room for what is written between two looks at the size.
+// minMaxSize is enough for what is written between two looks at the size.
 const minMaxSize = 16 << 20

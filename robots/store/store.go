@@ -1,5 +1,7 @@
-// Package store is where policies last: one record for each origin, over
-// restarts and between processes.
+// Package store says what a store of policies is: a [Store] keeps one [Record] for each
+// origin, and the versions of its robots.txt. [Options] choose a store. A [Memory] lasts no
+// longer than its process. The packages below have the stores that last: sqlitestore for
+// the processes of one machine, redisstore for a fleet.
 package store
 
 import (
@@ -7,17 +9,17 @@ import (
 	"time"
 )
 
-// A Record is all that is known of an origin's robots.txt. Times are wall time
-// in whole milliseconds; a zero time is none.
+// A Record is all that is known of an origin's robots.txt. Times are wall time in whole
+// milliseconds. The zero time stands for none.
 type Record struct {
 	Origin string // as robots.Origin writes it
 
-	// The last answer: 2xx, 4xx, redirects that lead nowhere, or a status that
-	// the operator gave a meaning.
-	Status    int    // its HTTP status; 0: there has been none
-	Body      []byte // its text, of a 2xx answer
+	// The last answer: 2xx, 4xx, redirects that lead nowhere, or a status to which the
+	// operator gave a meaning.
+	Status    int    // its HTTP status; 0 if there has been no answer
+	Body      []byte // its text, if it was 2xx
 	SHA256    string // of Body in hex; empty if the answer was not 2xx
-	UserAgent string // that got Body; empty: the program's own
+	UserAgent string // with which Body was fetched; empty for the program's own
 	FetchedAt time.Time
 	ExpiresAt time.Time
 
@@ -27,13 +29,13 @@ type Record struct {
 	Failures     int       // how many in a row
 	NextTry      time.Time
 
-	// Cause says in a few words how the last fetch failed, or why an answer
-	// is no text where its status does not tell.
+	// Cause says in a few words how the last fetch failed, or why an answer has no text
+	// where its status does not tell.
 	Cause string
 }
 
-// A Version is an answer that an origin gave, be it a robots.txt or a status
-// without one, and when.
+// A Version is an answer that an origin gave, a robots.txt or a status without one, and
+// when it gave it.
 type Version struct {
 	SHA256    string // of Body in hex; empty if the answer was not 2xx
 	Status    int
@@ -42,39 +44,40 @@ type Version struct {
 	Body      []byte
 }
 
-// A Store keeps records, and the versions that they were. It is safe for
-// concurrent use. Records handed in and out are shared: nobody changes a Body.
+// A Store keeps records and the versions that they have been. It is safe for concurrent
+// use. The records that it takes and returns are shared: nobody may change a Body.
 type Store interface {
-	// Get returns the record of an origin; false if there is none.
-	Get(ctx context.Context, origin string) (Record, bool, error)
-	// Put keeps records, each in place of its origin's last one, but for a store of
-	// several processes not in place of one with a later answer, which another has
-	// got meanwhile. An answer from the future is no later one. After an error some
-	// of the records may have been kept.
+	// Get returns the record of an origin. ok is false if there is none.
+	Get(ctx context.Context, origin string) (rec Record, ok bool, err error)
+	// Put keeps records, each in place of its origin's last one. A store that several
+	// processes share keeps a last one that has a later answer: another process has got
+	// that meanwhile. An answer from the future does not count as later. After an error
+	// some of the records may have been kept.
 	Put(ctx context.Context, recs ...Record) error
-	// List returns up to limit records of the origins after the one given that have
-	// part in them, in their order and without their texts.
+	// List returns up to limit records, without their texts: of the origins that come
+	// after the one given and contain part, in order.
 	List(ctx context.Context, after, part string, limit int) ([]Record, error)
-	// Forget drops an origin's record, as if it had never been asked. Its
+	// Forget drops an origin's record, as if the origin had never been asked. Its
 	// versions stay.
 	Forget(ctx context.Context, origin string) error
-	// Versions returns the distinct answers of an origin with their texts, the
-	// one seen last in front: as many as have up to maxHistory octets of text,
-	// but one at least. A store that does not last knows the last one alone.
+	// Versions returns the distinct answers of an origin with their texts, the one seen
+	// last first: at least that one, and as many as have up to MaxVersionTexts bytes of
+	// text. A store that does not last knows only the last answer.
 	Versions(ctx context.Context, origin string) ([]Version, error)
+	// Close releases what the store holds. The store must not be used afterwards.
 	Close() error
 }
 
-// maxHistory bounds what Versions reads: an origin may serve another text each
-// time that it is asked.
-const maxHistory = 64 << 20
+// MaxVersionTexts bounds the texts that [Store.Versions] returns, in bytes: an origin may
+// serve another text each time.
+const MaxVersionTexts = 64 << 20
 
-// maxVersions is how many versions of one origin are kept. The oldest go first.
-const maxVersions = 1000
+// MaxVersions is how many versions of one origin a store keeps. The oldest go first.
+const MaxVersions = 1000
 
-// answer is the version that a record's last answer is; false if there has
-// been none.
-func (r Record) answer() (Version, bool) {
+// Answer returns the version that r's last answer is, seen once. ok is false if there has
+// been no answer.
+func (r Record) Answer() (v Version, ok bool) {
 	return Version{
 		SHA256: r.SHA256, Status: r.Status, FirstSeen: r.FetchedAt, LastSeen: r.FetchedAt, Body: r.Body,
 	}, r.Status != 0

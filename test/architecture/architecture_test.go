@@ -178,7 +178,19 @@ var arrows = map[string]map[string]string{
 	"robots/store": {
 		"internal/enum":        "the words of its settings",
 		"internal/keyerr":      "its errors say which key they are about",
-		"internal/redisclient": "policies may last in Redis",
+		"internal/redisclient": "the check of redis_url",
+	},
+	"robots/store/redisstore": {
+		"internal/redisclient":  "it asks the Redis of the fleet",
+		"robots/store":          "the type of its records",
+		"robots/store/encoding": "how texts and times are written",
+	},
+	"robots/store/sqlitestore": {
+		"robots/store":          "the type of its records",
+		"robots/store/encoding": "how texts and times are written",
+	},
+	"robots/store/storetest": {
+		"robots/store": "it tests what every store does",
 	},
 }
 
@@ -188,20 +200,21 @@ var leaves = []string{
 	"proxy/distrust", "proxy/flow", "proxy/seal", "proxy/seal/names", "proxy/upstream/pool",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/outage", "internal/printable", "internal/redisclient", "internal/shortage",
+	"robots/store/encoding",
 }
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
-var testOnly = []string{"internal/conformancetest", "internal/logtest", "internal/redistest"}
+var testOnly = []string{"internal/conformancetest", "internal/logtest", "internal/redistest", "robots/store/storetest"}
 
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{
 	"github.com/elazarl/goproxy":         {"proxy"},
 	"github.com/spf13/cobra":             {"cli"},
 	"github.com/goccy/go-yaml":           {"config"},
-	"modernc.org/sqlite":                 {"robots/store"},
+	"modernc.org/sqlite":                 {"robots/store/sqlitestore"},
 	"github.com/dgraph-io/ristretto":     {"robots/policy"},
-	"github.com/redis/go-redis":          {"robots/store", "proxy/pace", "internal/redisclient", "internal/redistest"},
+	"github.com/redis/go-redis":          {"robots/store/redisstore", "proxy/pace", "internal/redisclient", "internal/redistest"},
 	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},
 	"github.com/google/nftables":         {"proxy/seal"},
 	"github.com/mdlayher/netlink":        {"proxy/seal"},

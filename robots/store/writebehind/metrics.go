@@ -29,8 +29,10 @@ const (
 
 var operations = []operation{getting, putting, listing, forgetting, readingVersions, leasing}
 
-// A bounded store drops its oldest records when it is full.
-type bounded interface{ Evicted() *store.Evicted }
+// A bounded store drops what is oldest when it is full, and counts that.
+type bounded interface {
+	Evicted() (versions, origins int64)
+}
 
 // newMetrics returns the metrics of a store. It registers them with to, unless that is nil.
 func newMetrics(s store.Store, to prometheus.Registerer) (metrics, error) {
@@ -52,7 +54,10 @@ func newMetrics(s store.Store, to prometheus.Registerer) (metrics, error) {
 	}
 	err := errors.Join(to.Register(m.errors), to.Register(m.lost))
 	if b, ok := s.(bounded); ok {
-		for what, dropped := range map[string]func() int64{"version": b.Evicted().Versions, "origin": b.Evicted().Origins} {
+		for what, dropped := range map[string]func() int64{
+			"version": func() int64 { versions, _ := b.Evicted(); return versions },
+			"origin":  func() int64 { _, origins := b.Evicted(); return origins },
+		} {
 			err = errors.Join(err, to.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 				Name:        "robotsproxy_store_evicted_total",
 				Help:        "What the store has dropped to stay within its size: versions no longer served, and origins with all that is known of them.",

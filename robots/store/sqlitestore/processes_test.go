@@ -1,6 +1,6 @@
 //go:build unix
 
-package store
+package sqlitestore
 
 import (
 	"bufio"
@@ -21,6 +21,9 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/storetest"
 )
 
 // childDir is the variable that makes this test binary a process which writes
@@ -43,8 +46,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func childRecord(name string, i int) Record {
-	return textRecord(fmt.Sprintf("https://%d.%s.example", i, name), fmt.Sprintf("Disallow: /%d/", i), noon)
+func childRecord(name string, i int) store.Record {
+	return storetest.TextRecord(fmt.Sprintf("https://%d.%s.example", i, name), fmt.Sprintf("Disallow: /%d/", i), storetest.Noon)
 }
 
 func writeRecords(dir string) error {
@@ -52,7 +55,7 @@ func writeRecords(dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := Open(context.Background(), Defaults(), dir, 0, zerolog.New(os.Stderr))
+	s, err := Open(context.Background(), store.Defaults(), dir, zerolog.New(os.Stderr))
 	if err != nil {
 		return err
 	}
@@ -108,10 +111,10 @@ func TestProcessesShareADirectory(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			s := openIn(t, dir)
+			s := open(t, dir)
 			for p := range processes {
 				for i := range records {
-					expect(t, s, childRecord(strconv.Itoa(p), i))
+					storetest.Expect(t, s, childRecord(strconv.Itoa(p), i))
 				}
 			}
 			if n := len(setAsideIn(t, dir)); damaged && n != 1 || !damaged && n != 0 {
@@ -160,14 +163,14 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 			})
 		}
 		all.Wait()
-		s := openIn(t, dir)
+		s := open(t, dir)
 		for p := range last {
 			for i := range last[p] + 1 {
-				expect(t, s, childRecord(fmt.Sprintf("%d-%d", round, p), i))
+				storetest.Expect(t, s, childRecord(fmt.Sprintf("%d-%d", round, p), i))
 				written++
 			}
 		}
-		if err := examine(t.Context(), s.(*sqliteStore).db.Load().DB); err != nil {
+		if err := examine(t.Context(), s.db.Load().DB); err != nil {
 			t.Error(err)
 		}
 		s.Close()
@@ -196,11 +199,11 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || last < 10 {
 		t.Fatalf("it wrote %q", out)
 	}
-	s := openIn(t, dir)
+	s := open(t, dir)
 	for i := range last + 1 {
-		expect(t, s, childRecord("writer", i))
+		storetest.Expect(t, s, childRecord("writer", i))
 	}
-	if err := examine(t.Context(), s.(*sqliteStore).db.Load().DB); err != nil {
+	if err := examine(t.Context(), s.db.Load().DB); err != nil {
 		t.Error(err)
 	}
 	if aside := setAsideIn(t, dir); len(aside) > 0 {
@@ -210,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 
 // fill writes records until there is no room for another in a file, then looks
 // for what it wrote, and writes that one when there is room.
-func fill(s Store, name string, room uint64) error {
+func fill(s *Store, name string, room uint64) error {
 	signal.Ignore(syscall.SIGXFSZ) // a full disk sends no signal
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
@@ -244,9 +247,9 @@ func fill(s Store, name string, room uint64) error {
 // While another process writes, records can be read, and one that is put waits.
 func TestLockedByAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
-	s := openIn(t, dir)
+	s := open(t, dir)
 	one, two := childRecord("locked", 1), childRecord("locked", 2)
-	put(t, s, one)
+	storetest.Put(t, s, one)
 	other, err := sql.Open("sqlite", dataSource(filepath.Join(dir, "policies.db")))
 	if err != nil {
 		t.Fatal(err)
@@ -258,9 +261,9 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	}
 	putting := make(chan error)
 	go func() { putting <- s.Put(context.Background(), two) }()
-	late := openIn(t, dir)
-	for _, s := range []Store{s, late} {
-		expect(t, s, one)
+	late := open(t, dir)
+	for _, s := range []*Store{s, late} {
+		storetest.Expect(t, s, one)
 	}
 	select {
 	case err := <-putting:
@@ -273,7 +276,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	if err := <-putting; err != nil {
 		t.Error(err)
 	}
-	expect(t, late, two)
+	storetest.Expect(t, late, two)
 }
 
 // A file that was made read-only is no reason not to start, and the error of
@@ -297,8 +300,8 @@ func TestUnwritableFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := openIn(t, dir)
-	put(t, s, childRecord("owner", 0))
+	s := open(t, dir)
+	storetest.Put(t, s, childRecord("owner", 0))
 	s.Close()
 	refused := func(why string) {
 		t.Helper()

@@ -1,6 +1,6 @@
 //go:build unix
 
-package store
+package redisstore
 
 import (
 	"context"
@@ -12,26 +12,36 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
 
 	"robotsproxy/internal/redistest"
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/storetest"
 )
 
 const oneDay = 24 * time.Hour
 
-// openOn opens a store on a server at a time that the test may move.
-func openOn(t testing.TB, server *redistest.Server, now *time.Time) *redisStore {
-	t.Helper()
-	opts := Options{Kind: Redis, Server: server.Client(), History: 365 * oneDay}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a store on a server at a time that the test may move; nil means now.
+func open(server *redistest.Server, now *time.Time) *Store {
+	opts := store.Options{History: 365 * oneDay}
 	if now != nil {
 		opts.Now = func() time.Time { return *now }
 	}
-	s, err := Open(t.Context(), opts, "", 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.(*redisStore).SetKeep(37 * oneDay)
-	return s.(*redisStore)
+	s := New(server.Client(), opts)
+	s.SetKeep(37 * oneDay)
+	return s
+}
+
+func TestStore(t *testing.T) {
+	server := redistest.Start(t)
+	storetest.TestLasting(t, func(t *testing.T) store.Store {
+		server.Flush()
+		s := New(server.Client(), storetest.Options())
+		s.SetKeep(37 * oneDay)
+		return s
+	})
 }
 
 // left returns how long a key still lives.
@@ -44,33 +54,33 @@ func left(t *testing.T, rdb *redis.Client, key string) time.Duration {
 	return ttl
 }
 
-func TestRedisKeyLifetimes(t *testing.T) {
-	now := noon
+func TestKeyLifetimes(t *testing.T) {
+	now := storetest.Noon
 	server := redistest.Start(t)
-	s, rdb := openOn(t, server, &now), server.Inspect()
-	rec := textRecord("https://example.com", "Disallow: /", noon)
+	s, rdb := open(server, &now), server.Inspect()
+	rec := storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon)
 	want := func(key string, lifetime time.Duration) {
 		t.Helper()
 		if got := left(t, rdb, key); got > lifetime || got < lifetime-time.Minute {
 			t.Errorf("%s lives %v, want %v", key, got, lifetime)
 		}
 	}
-	put(t, s, rec)
+	storetest.Put(t, s, rec)
 	want(policyKey+rec.Origin, oneDay+37*oneDay)
 	want(textKey+rec.SHA256, 365*oneDay)
 	want(versionsKey+rec.Origin, 365*oneDay)
 	want(firstKey+rec.Origin, 365*oneDay)
 
-	now = noon.Add(20 * oneDay)
-	put(t, s, failingRecord(rec, now))
+	now = storetest.Noon.Add(20 * oneDay)
+	storetest.Put(t, s, storetest.FailingRecord(rec, now))
 	want(policyKey+rec.Origin, 37*oneDay)
 
 	s.history = oneDay / 2 // less than the lifetime, for which the text is needed all the same
-	now = noon
-	put(t, s, textRecord("https://short.example", "short", now))
+	now = storetest.Noon
+	storetest.Put(t, s, storetest.TextRecord("https://short.example", "short", now))
 	want(policyKey+"https://short.example", oneDay)
-	want(textKey+textRecord("", "short", now).SHA256, oneDay)
-	put(t, s, rec)
+	want(textKey+storetest.TextRecord("", "short", now).SHA256, oneDay)
+	storetest.Put(t, s, rec)
 	want(textKey+rec.SHA256, 365*oneDay) // what lives longer for another's sake is not cut short
 
 	for _, key := range rdb.Keys(t.Context(), "*").Val() {
@@ -85,17 +95,17 @@ func TestRedisKeyLifetimes(t *testing.T) {
 
 // What has expired, or has been dropped by a Redis that is short of memory, leaves the
 // list of origins.
-func TestRedisListIsCleaned(t *testing.T) {
+func TestListIsCleaned(t *testing.T) {
 	server := redistest.Start(t)
-	s, rdb := openOn(t, server, nil), server.Inspect()
+	s, rdb := open(server, nil), server.Inspect()
 	for i := range 40 {
-		put(t, s, Record{Origin: fmt.Sprintf("https://%d.example", i), Status: 404, FetchedAt: noon})
+		storetest.Put(t, s, store.Record{Origin: fmt.Sprintf("https://%d.example", i), Status: 404, FetchedAt: storetest.Noon})
 	}
 	for i := range 30 {
 		rdb.Del(t.Context(), policyKey+fmt.Sprintf("https://%d.example", i))
 	}
 	for range 100 {
-		put(t, s, Record{Origin: "https://new.example", Status: 404, FetchedAt: noon})
+		storetest.Put(t, s, store.Record{Origin: "https://new.example", Status: 404, FetchedAt: storetest.Noon})
 	}
 	if n := rdb.ZCard(t.Context(), originsKey).Val(); n != 11 {
 		t.Errorf("%d origins are listed", n)
@@ -106,12 +116,12 @@ func TestRedisListIsCleaned(t *testing.T) {
 }
 
 // A Redis that evicts keeps its list as short as what it has.
-func TestRedisEvicts(t *testing.T) {
+func TestEvicts(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru")
-	s, rdb := openOn(t, server, nil), server.Inspect()
+	s, rdb := open(server, nil), server.Inspect()
 	const origins = 6000
 	for i := range origins {
-		put(t, s, textRecord(fmt.Sprintf("https://%d.example", i), fmt.Sprintf("Disallow: /%d", i), noon))
+		storetest.Put(t, s, storetest.TextRecord(fmt.Sprintf("https://%d.example", i), fmt.Sprintf("Disallow: /%d", i), storetest.Noon))
 	}
 	listed := rdb.ZCard(t.Context(), originsKey).Val()
 	recs, err := s.List(t.Context(), "", "", origins)
@@ -124,79 +134,79 @@ func TestRedisEvicts(t *testing.T) {
 }
 
 // A text goes with the last version that it is, whoever serves it.
-func TestRedisTextsOfDroppedVersionsGo(t *testing.T) {
+func TestTextsOfDroppedVersionsGo(t *testing.T) {
 	server := redistest.Start(t)
-	s, rdb := openOn(t, server, nil), server.Inspect()
+	s, rdb := open(server, nil), server.Inspect()
 	const origin, other = "https://example.com", "https://other.example"
-	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Minute) }
-	shared := textRecord(other, "0", at(0))
-	put(t, s, shared)
-	for i := range 2 * maxVersions {
-		put(t, s, textRecord(origin, fmt.Sprint(i), at(i)))
+	at := func(i int) time.Time { return storetest.Noon.Add(time.Duration(i) * time.Minute) }
+	shared := storetest.TextRecord(other, "0", at(0))
+	storetest.Put(t, s, shared)
+	for i := range 2 * store.MaxVersions {
+		storetest.Put(t, s, storetest.TextRecord(origin, fmt.Sprint(i), at(i)))
 	}
-	put(t, s, textRecord(origin, fmt.Sprint(2*maxVersions-1), at(2*maxVersions))) // the same again
+	storetest.Put(t, s, storetest.TextRecord(origin, fmt.Sprint(2*store.MaxVersions-1), at(2*store.MaxVersions))) // the same again
 	texts, err := rdb.Keys(t.Context(), textKey+"*").Result()
-	if err != nil || len(texts) != maxVersions+1 {
-		t.Errorf("%d texts for %d versions and another's, %v", len(texts), maxVersions, err)
+	if err != nil || len(texts) != store.MaxVersions+1 {
+		t.Errorf("%d texts for %d versions and another's, %v", len(texts), store.MaxVersions, err)
 	}
-	expect(t, s, shared)
+	storetest.Expect(t, s, shared)
 	s.history = oneDay // of the other, the shared one is dropped too
 	s.now = func() time.Time { return at(0).Add(2 * oneDay) }
-	put(t, s, textRecord(other, "new", s.now()))
+	storetest.Put(t, s, storetest.TextRecord(other, "new", s.now()))
 	if n := rdb.Exists(t.Context(), textKey+shared.SHA256).Val(); n != 0 {
 		t.Error("the text of a version that nobody has is still there")
 	}
 }
 
 // The version that is served stays, however long ago it was seen last.
-func TestRedisVersionsEnd(t *testing.T) {
-	now := noon
-	s := openOn(t, redistest.Start(t), &now)
-	before, after := textRecord("https://example.com", "before", now), textRecord("https://example.com", "after", now.Add(oneDay))
-	put(t, s, before, after)
-	now = noon.Add(400 * oneDay)
-	put(t, s, failingRecord(after, now))
-	expectVersions(t, s, after.Origin, versionOf(after, after.FetchedAt))
+func TestVersionsEnd(t *testing.T) {
+	now := storetest.Noon
+	s := open(redistest.Start(t), &now)
+	before, after := storetest.TextRecord("https://example.com", "before", now), storetest.TextRecord("https://example.com", "after", now.Add(oneDay))
+	storetest.Put(t, s, before, after)
+	now = storetest.Noon.Add(400 * oneDay)
+	storetest.Put(t, s, storetest.FailingRecord(after, now))
+	storetest.ExpectVersions(t, s, after.Origin, storetest.VersionOf(after, after.FetchedAt))
 }
 
 // A Redis that is short of memory may drop a text before its record.
-func TestRedisTextIsGone(t *testing.T) {
+func TestTextIsGone(t *testing.T) {
 	server := redistest.Start(t)
-	s, rdb := openOn(t, server, nil), server.Inspect()
-	rec := failingRecord(textRecord("https://example.com", "Disallow: /", noon), noon.Add(time.Hour))
-	put(t, s, rec)
+	s, rdb := open(server, nil), server.Inspect()
+	rec := storetest.FailingRecord(storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon), storetest.Noon.Add(time.Hour))
+	storetest.Put(t, s, rec)
 	if err := rdb.Del(t.Context(), textKey+rec.SHA256).Err(); err != nil {
 		t.Fatal(err)
 	}
 	want := rec
 	want.Status, want.Body, want.SHA256, want.ExpiresAt = 0, nil, "", time.Time{}
-	expect(t, s, want)
-	expectVersions(t, s, rec.Origin)
-	put(t, s, failingRecord(want, noon.Add(2*time.Hour)))
-	expect(t, s, failingRecord(want, noon.Add(2*time.Hour)))
-	put(t, s, rec)
-	expect(t, s, rec)
+	storetest.Expect(t, s, want)
+	storetest.ExpectVersions(t, s, rec.Origin)
+	storetest.Put(t, s, storetest.FailingRecord(want, storetest.Noon.Add(2*time.Hour)))
+	storetest.Expect(t, s, storetest.FailingRecord(want, storetest.Noon.Add(2*time.Hour)))
+	storetest.Put(t, s, rec)
+	storetest.Expect(t, s, rec)
 }
 
 // To a machine whose clock is a little behind, what another has just fetched is
 // not of the future; nor does it hold for longer.
-func TestRedisClocksApart(t *testing.T) {
-	now := noon
-	s := openOn(t, redistest.Start(t), &now)
+func TestClocksApart(t *testing.T) {
+	now := storetest.Noon
+	s := open(redistest.Start(t), &now)
 	for ahead, shift := range map[time.Duration]time.Duration{
 		-time.Second: 0, 0: 0, 20 * time.Millisecond: 20 * time.Millisecond, maxClockSkew: maxClockSkew, maxClockSkew + time.Second: 0,
 	} {
-		rec := textRecord(fmt.Sprintf("https://%d.example", ahead.Milliseconds()), "Disallow: /", noon.Add(ahead))
-		put(t, s, rec)
+		rec := storetest.TextRecord(fmt.Sprintf("https://%d.example", ahead.Milliseconds()), "Disallow: /", storetest.Noon.Add(ahead))
+		storetest.Put(t, s, rec)
 		rec.FetchedAt, rec.ExpiresAt = rec.FetchedAt.Add(-shift), rec.ExpiresAt.Add(-shift)
-		expect(t, s, rec)
+		storetest.Expect(t, s, rec)
 	}
 }
 
-func TestRedisLease(t *testing.T) {
+func TestLease(t *testing.T) {
 	server := redistest.Start(t)
-	one, two := openOn(t, server, nil), openOn(t, server, nil)
-	take := func(s *redisStore, length time.Duration, want bool) func() {
+	one, two := open(server, nil), open(server, nil)
+	take := func(s *Store, length time.Duration, want bool) func() {
 		t.Helper()
 		release, held, err := s.Lease(t.Context(), "https://example.com", length)
 		if err != nil || held != want {
@@ -229,11 +239,11 @@ func TestRedisLease(t *testing.T) {
 }
 
 // What a request waits for has a bound, and is not tried again at once.
-func TestRedisThatDoesNotAnswer(t *testing.T) {
+func TestThatDoesNotAnswer(t *testing.T) {
 	server := redistest.Start(t)
-	s := openOn(t, server, nil)
-	rec := textRecord("https://example.com", "Disallow: /", noon)
-	put(t, s, rec)
+	s := open(server, nil)
+	rec := storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon)
+	storetest.Put(t, s, rec)
 	server.Pause()
 	var timeout net.Error
 	if _, _, err := s.Get(t.Context(), rec.Origin); !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -252,34 +262,34 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("it took %v for 2000 more", took)
 	}
 	server.Continue()
-	put(t, s, rec) // which is tried whenever there is something to keep
-	expect(t, s, rec)
+	storetest.Put(t, s, rec) // which is tried whenever there is something to keep
+	storetest.Expect(t, s, rec)
 
 	server.Kill()
 	if _, _, err := s.Get(t.Context(), rec.Origin); err == nil {
 		t.Error("no error")
 	}
 	server.Restart()
-	put(t, s, rec)
-	expect(t, s, rec)
+	storetest.Put(t, s, rec)
+	storetest.Expect(t, s, rec)
 }
 
-func TestRedisIsAwayAtTheStart(t *testing.T) {
+func TestIsAwayAtTheStart(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
-	s := openOn(t, server, nil)
-	rec := textRecord("https://example.com", "Disallow: /", noon)
+	s := open(server, nil)
+	rec := storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon)
 	if err := s.Put(t.Context(), rec); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v", err)
 	}
 	server.Restart()
-	put(t, s, rec)
-	expect(t, s, rec)
+	storetest.Put(t, s, rec)
+	storetest.Expect(t, s, rec)
 }
 
 // A caller who leaves says nothing about Redis.
-func TestRedisCallerLeaves(t *testing.T) {
-	s := openOn(t, redistest.Start(t), nil)
+func TestCallerLeaves(t *testing.T) {
+	s := open(redistest.Start(t), nil)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := s.Get(cancelled, "https://example.com"); err == nil {
@@ -290,19 +300,9 @@ func TestRedisCallerLeaves(t *testing.T) {
 	}
 }
 
-func TestRedisURLIsChecked(t *testing.T) {
-	err := (Options{RedisURL: "redis://:secret#x@127.0.0.1:6379"}).Validate()
-	if err == nil || !strings.HasPrefix(err.Error(), "redis_url: ") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("got %v", err)
-	}
-	if s, err := Open(t.Context(), Options{Kind: Redis}, "", 0, zerolog.Nop()); s != nil || err == nil {
-		t.Errorf("without a client: opened %v, %v", s, err)
-	}
-}
-
-func BenchmarkRedisGet(b *testing.B) {
-	s := openOn(b, redistest.Start(b), nil)
-	put(b, s, textRecord("https://example.com", strings.Repeat("Disallow: /some/path\n", 150), noon))
+func BenchmarkGet(b *testing.B) {
+	s := open(redistest.Start(b), nil)
+	storetest.Put(b, s, storetest.TextRecord("https://example.com", strings.Repeat("Disallow: /some/path\n", 150), storetest.Noon))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok, err := s.Get(b.Context(), "https://example.com"); !ok || err != nil {
@@ -311,14 +311,14 @@ func BenchmarkRedisGet(b *testing.B) {
 	}
 }
 
-func BenchmarkRedisPut(b *testing.B) {
-	s := openOn(b, redistest.Start(b), nil)
-	rec := textRecord("", strings.Repeat("Disallow: /some/path\n", 150), noon)
+func BenchmarkPut(b *testing.B) {
+	s := open(redistest.Start(b), nil)
+	rec := storetest.TextRecord("", strings.Repeat("Disallow: /some/path\n", 150), storetest.Noon)
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		i++
 		rec.Origin = fmt.Sprintf("https://%d.example", i)
-		put(b, s, rec)
+		storetest.Put(b, s, rec)
 	}
 }

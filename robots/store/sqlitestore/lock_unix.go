@@ -1,6 +1,6 @@
 //go:build unix
 
-package store
+package sqlitestore
 
 import (
 	"context"

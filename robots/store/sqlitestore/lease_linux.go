@@ -1,4 +1,4 @@
-package store
+package sqlitestore
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func openLeases(path string) (leases, error) {
 func (l leases) Close() error { return l.file.Close() }
 
 // Lease lets one process at a time ask an origin, until it calls release or ends.
-func (s *sqliteStore) Lease(_ context.Context, origin string, _ time.Duration) (release func(), held bool, err error) {
+func (s *Store) Lease(_ context.Context, origin string, _ time.Duration) (release func(), held bool, err error) {
 	hash := fnv.New64a()
 	io.WriteString(hash, origin)
 	octet := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: int64(hash.Sum64() & math.MaxInt64 >> 1), Len: 1}

@@ -1,8 +1,10 @@
-package store
+package sqlitestore
 
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -47,4 +49,30 @@ func (d *database) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.S
 		return tx.StmtContext(ctx, kept.(*sql.Stmt)), nil
 	}
 	return kept.(*sql.Stmt), nil
+}
+
+// isThere reports whether the file at path is still the one that is open, and not cut
+// to nothing. Where the system does not say, it is.
+func (d *database) isThere(path string) bool {
+	now, err := os.Stat(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(now, d.files[""]) && now.Size() > 0
+}
+
+// clearAway removes what is left at path of a database that is no longer there: SQLite
+// would share it between the old file and the next. What another process has begun
+// there stays.
+func (d *database) clearAway(path string) error {
+	for _, part := range parts {
+		now, err := os.Stat(path + part)
+		if err != nil || d.files[part] == nil || !os.SameFile(now, d.files[part]) {
+			continue
+		}
+		if err := os.Remove(path + part); err != nil {
+			return err
+		}
+	}
+	return nil
 }

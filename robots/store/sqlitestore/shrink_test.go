@@ -1,4 +1,4 @@
-package store
+package sqlitestore
 
 import (
 	"bytes"
@@ -10,21 +10,24 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/storetest"
 )
 
 const testMaxSize = 2 << 20
 
 // openBounded opens a store that may take 2 MiB, at a time that the test may move.
-func openBounded(t *testing.T, dir string, now *time.Time) (s *sqliteStore, log *bytes.Buffer) {
+func openBounded(t *testing.T, dir string, now *time.Time) (s *Store, log *bytes.Buffer) {
 	t.Helper()
-	opts, log := Defaults(), new(bytes.Buffer)
+	opts, log := store.Defaults(), new(bytes.Buffer)
 	opts.MaxSize, opts.Now = testMaxSize, func() time.Time { return *now }
-	kept, err := Open(t.Context(), opts, dir, 0, zerolog.New(log))
+	s, err := Open(t.Context(), opts, dir, zerolog.New(log))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kept.Close() })
-	return kept.(*sqliteStore), log
+	t.Cleanup(func() { s.Close() })
+	return s, log
 }
 
 // noise is a text of so many octets that takes half as many in gzip.
@@ -37,7 +40,7 @@ func noise(random *rand.Rand, size int) string {
 }
 
 // onDisk is the size of the database's file as it is.
-func onDisk(t *testing.T, s *sqliteStore) int64 {
+func onDisk(t *testing.T, s *Store) int64 {
 	t.Helper()
 	info, err := os.Stat(s.path)
 	if err != nil {
@@ -49,24 +52,24 @@ func onDisk(t *testing.T, s *sqliteStore) int64 {
 // One origin changes all the time, and the others stay: what they serve is kept, and
 // the oldest of what they no longer serve goes.
 func TestMaxSizeDropsWhatIsNoLongerServed(t *testing.T) {
-	random, now := rand.New(rand.NewPCG(1, 2)), noon
+	random, now := rand.New(rand.NewPCG(1, 2)), storetest.Noon
 	s, log := openBounded(t, t.TempDir(), &now)
-	var steady []Record
+	var steady []store.Record
 	for i := range 100 {
-		steady = append(steady, textRecord(fmt.Sprintf("https://steady%d.example", i), noise(random, 2500), now))
+		steady = append(steady, storetest.TextRecord(fmt.Sprintf("https://steady%d.example", i), noise(random, 2500), now))
 	}
-	put(t, s, steady...)
-	var last Record
+	storetest.Put(t, s, steady...)
+	var last store.Record
 	for round := range 400 {
 		now = now.Add(time.Hour)
-		last = textRecord(fmt.Sprintf("https://fickle%d.example", round%3), noise(random, 25_000), now)
-		put(t, s, last)
+		last = storetest.TextRecord(fmt.Sprintf("https://fickle%d.example", round%3), noise(random, 25_000), now)
+		storetest.Put(t, s, last)
 		if size := onDisk(t, s); size > testMaxSize {
 			t.Fatalf("%d octets in round %d", size, round)
 		}
 	}
 	for _, rec := range append(steady, last) {
-		expect(t, s, rec)
+		storetest.Expect(t, s, rec)
 	}
 	versions, err := s.Versions(t.Context(), last.Origin)
 	if err != nil || len(versions) < 10 || len(versions) > 100 || versions[0].SHA256 != last.SHA256 {
@@ -77,8 +80,9 @@ func TestMaxSizeDropsWhatIsNoLongerServed(t *testing.T) {
 			t.Errorf("version %d is of %v, want %v", i, v.LastSeen, want)
 		}
 	}
-	if dropped := s.Evicted().Versions(); dropped != 400+100-int64(count(t, s, "versions")) || s.Evicted().Origins() != 0 {
-		t.Errorf("counted %d versions and %d origins; %d are left", dropped, s.Evicted().Origins(), count(t, s, "versions"))
+	left := count(t, s, "versions")
+	if versions, origins := s.Evicted(); versions != int64(400+100-left) || origins != 0 {
+		t.Errorf("counted %d versions and %d origins; %d versions are left", versions, origins, left)
 	}
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)
@@ -87,27 +91,27 @@ func TestMaxSizeDropsWhatIsNoLongerServed(t *testing.T) {
 
 // All of it is served: the origins asked longest ago go.
 func TestMaxSizeHoldsIfAllIsServed(t *testing.T) {
-	random, now := rand.New(rand.NewPCG(1, 2)), noon
+	random, now := rand.New(rand.NewPCG(1, 2)), storetest.Noon
 	dir := t.TempDir()
 	s, log := openBounded(t, dir, &now)
-	used := textRecord("https://used.example", noise(random, 2500), now)
-	down := failingRecord(textRecord("https://down.example", "Disallow: /", now), now)
-	put(t, s, used, down)
+	used := storetest.TextRecord("https://used.example", noise(random, 2500), now)
+	down := storetest.FailingRecord(storetest.TextRecord("https://down.example", "Disallow: /", now), now)
+	storetest.Put(t, s, used, down)
 	const origins = 2000
 	for i := range origins {
 		now = now.Add(time.Minute)
-		put(t, s, textRecord(fmt.Sprintf("https://%d.example", i), noise(random, 2500), now))
+		storetest.Put(t, s, storetest.TextRecord(fmt.Sprintf("https://%d.example", i), noise(random, 2500), now))
 		if i%100 == 0 {
 			used.FetchedAt, used.ExpiresAt = now, now.Add(day)
 			down.NextTry = now
-			put(t, s, used, down)
+			storetest.Put(t, s, used, down)
 		}
 		if size := onDisk(t, s); size > testMaxSize {
 			t.Fatalf("%d octets after %d", size, i)
 		}
 	}
-	expect(t, s, used)
-	expect(t, s, down)
+	storetest.Expect(t, s, used)
+	storetest.Expect(t, s, down)
 	left := count(t, s, "policies") - 2
 	if left < 200 || left > origins-200 {
 		t.Errorf("%d origins are left", left)
@@ -118,7 +122,7 @@ func TestMaxSizeHoldsIfAllIsServed(t *testing.T) {
 			t.Fatalf("%d of %d: kept %v, %v", i, left, ok, err)
 		}
 	}
-	if n := s.Evicted().Origins(); n != int64(origins-left) {
+	if _, n := s.Evicted(); n != int64(origins-left) {
 		t.Errorf("counted %d of %d", n, origins-left)
 	}
 	for table, want := range map[string]int{"versions": left + 2, "texts": left + 2} {
@@ -136,19 +140,19 @@ func TestMaxSizeHoldsIfAllIsServed(t *testing.T) {
 
 // A database that grew before it was bounded comes down.
 func TestMaxSizeOfALargeDatabase(t *testing.T) {
-	random, now, dir := rand.New(rand.NewPCG(1, 2)), noon, t.TempDir()
-	free := openIn(t, dir)
+	random, now, dir := rand.New(rand.NewPCG(1, 2)), storetest.Noon, t.TempDir()
+	free := open(t, dir)
 	for i := range 600 {
-		put(t, free, textRecord(fmt.Sprintf("https://%d.example", i), noise(random, 25_000), now.Add(time.Duration(i)*time.Second)))
+		storetest.Put(t, free, storetest.TextRecord(fmt.Sprintf("https://%d.example", i), noise(random, 25_000), now.Add(time.Duration(i)*time.Second)))
 	}
 	full := fileSize(t, free)
 	free.Close()
 	s, _ := openBounded(t, dir, &now)
 	for i := range 20 {
-		put(t, s, textRecord("https://new.example", fmt.Sprint(i), now.Add(time.Hour)))
+		storetest.Put(t, s, storetest.TextRecord("https://new.example", fmt.Sprint(i), now.Add(time.Hour)))
 	}
 	if size := fileSize(t, s); size > testMaxSize || full < 2*testMaxSize {
 		t.Errorf("%d octets, and %d before", size, full)
 	}
-	expect(t, s, textRecord("https://new.example", "19", now.Add(time.Hour)))
+	storetest.Expect(t, s, storetest.TextRecord("https://new.example", "19", now.Add(time.Hour)))
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package store
+package sqlitestore
 
 // leases are none: on these systems each process fetches for itself.
 type leases struct{}

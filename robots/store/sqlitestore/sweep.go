@@ -1,9 +1,12 @@
-package store
+package sqlitestore
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/encoding"
 )
 
 // After every sweepEvery records written, the next sweepLength origins are looked
@@ -23,7 +26,7 @@ const unserved = `NOT EXISTS (
 // sweep takes out of the next origins what has been of no use for all of history:
 // records that nobody asked for, or they would have been fetched or tried, and
 // versions that are no longer served. Then it gives some free space back.
-func (s *sqliteStore) sweep(ctx context.Context, db *database) error {
+func (s *Store) sweep(ctx context.Context, db *database) error {
 	if s.history <= 0 {
 		return nil
 	}
@@ -50,10 +53,10 @@ FROM sweep`
 	// would have SQLite look at all of them.
 	const unused = `
 DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND ` + lastUse + ` < ?3`
-	if _, err := tx.ExecContext(ctx, unused, from, to, ms(before)); err != nil {
+	if _, err := tx.ExecContext(ctx, unused, from, to, encoding.Milliseconds(before)); err != nil {
 		return err
 	}
-	if _, err := dropVersions(ctx, tx, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, ms(before)); err != nil {
+	if _, err := dropVersions(ctx, tx, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, encoding.Milliseconds(before)); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE sweep SET origin = coalesce(?, '')`, to); err != nil {
@@ -78,7 +81,7 @@ func dropOldest(ctx context.Context, db *database, tx *sql.Tx, origin string) er
 		return err
 	}
 	var oldest int64
-	err = find.QueryRowContext(ctx, origin, maxVersions-1).Scan(&oldest)
+	err = find.QueryRowContext(ctx, origin, store.MaxVersions-1).Scan(&oldest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

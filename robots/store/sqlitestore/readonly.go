@@ -1,4 +1,4 @@
-package store
+package sqlitestore
 
 import (
 	"context"
@@ -6,20 +6,21 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"robotsproxy/robots/store"
 )
 
-// readOnly keeps in memory what is put, and finds besides what is in a database that
-// cannot be written.
+// readOnly keeps in memory what is put. It also finds what is in a database that cannot be
+// written.
 type readOnly struct {
-	Store
+	*store.Memory
 	file *database
 }
 
-// OpenReadOnly opens the policies in dataDir, which cannot be written. What is put is
-// kept in memory, up to about budget bytes, and lost at the end. Where there are no
-// policies that can be read there are none at first.
-func OpenReadOnly(ctx context.Context, dataDir string, budget int64) Store {
-	memory := NewMemory(budget / 2)
+// OpenReadOnly opens the policies in dataDir, which cannot be written. What is put goes to
+// memory, and is lost at the end. If no policies can be read in dataDir, the store is
+// memory alone.
+func OpenReadOnly(ctx context.Context, dataDir string, memory *store.Memory) store.Store {
 	file, err := connectReadOnly(ctx, filepath.Join(dataDir, "policies.db"))
 	if err != nil {
 		return memory
@@ -49,20 +50,20 @@ func connectReadOnly(ctx context.Context, path string) (*database, error) {
 	return newDatabase(db, path)
 }
 
-func (r *readOnly) Get(ctx context.Context, origin string) (Record, bool, error) {
-	rec, ok, err := r.Store.Get(ctx, origin)
+func (r *readOnly) Get(ctx context.Context, origin string) (store.Record, bool, error) {
+	rec, ok, err := r.Memory.Get(ctx, origin)
 	if ok || err != nil {
 		return rec, ok, err
 	}
 	recs, err := readRecords(ctx, r.file, true, `WHERE origin = ?`, origin)
 	if err != nil || len(recs) == 0 {
-		return Record{}, false, err
+		return store.Record{}, false, err
 	}
 	return recs[0], true, nil
 }
 
-func (r *readOnly) Versions(ctx context.Context, origin string) ([]Version, error) {
-	now, err := r.Store.Versions(ctx, origin)
+func (r *readOnly) Versions(ctx context.Context, origin string) ([]store.Version, error) {
+	now, err := r.Memory.Versions(ctx, origin)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +72,6 @@ func (r *readOnly) Versions(ctx context.Context, origin string) ([]Version, erro
 }
 
 func (r *readOnly) Close() error {
-	r.Store.Close()
+	r.Memory.Close()
 	return r.file.Close()
 }

@@ -1,4 +1,4 @@
-package store
+package sqlitestore
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 		return nil, err
 	}
 	// Readers do not wait for a writer; writers of one process take turns in
-	// sqliteStore.Put, so that more connections would have nothing to do.
+	// Store.Put, so that more connections would have nothing to do.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
 	if err := migrate(ctx, db); err != nil {
@@ -131,30 +131,4 @@ func setAside(path string) (string, error) {
 		}
 	}
 	return aside, nil
-}
-
-// isThere reports whether the file at path is still the one that is open, and not cut
-// to nothing. Where the system does not say, it is.
-func (d *database) isThere(path string) bool {
-	now, err := os.Stat(path)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	return os.SameFile(now, d.files[""]) && now.Size() > 0
-}
-
-// clearAway removes what is left at path of a database that is no longer there: SQLite
-// would share it between the old file and the next. What another process has begun
-// there stays.
-func (d *database) clearAway(path string) error {
-	for _, part := range parts {
-		now, err := os.Stat(path + part)
-		if err != nil || d.files[part] == nil || !os.SameFile(now, d.files[part]) {
-			continue
-		}
-		if err := os.Remove(path + part); err != nil {
-			return err
-		}
-	}
-	return nil
 }

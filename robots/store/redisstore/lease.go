@@ -1,4 +1,4 @@
-package store
+package redisstore
 
 import (
 	"context"
@@ -30,7 +30,7 @@ return 1`)
 // Lease lets one caller at a time, on whatever machine, ask an origin: until it
 // calls release, or for so long if it never does. held is false while another
 // has the lease.
-func (s *redisStore) Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error) {
+func (s *Store) Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error) {
 	key, token := []string{leaseKey + origin}, rand.Text()
 	// Not to be broken off: nobody would have a lease that is taken all the same.
 	err = s.server.Ask(context.WithoutCancel(ctx), func(ctx context.Context, rdb *redis.Client) (err error) {

@@ -1,20 +1,14 @@
-package store
+package sqlitestore
 
 import (
 	"context"
-	"sync/atomic"
 )
 
-// Evicted counts what a store has dropped to stay within Options.MaxSize.
-type Evicted struct {
-	versions, origins atomic.Int64
+// Evicted returns how much has been dropped to stay within MaxSize: versions that were no
+// longer served, and origins with all that is known of them.
+func (s *Store) Evicted() (versions, origins int64) {
+	return s.evictedVersions.Load(), s.evictedOrigins.Load()
 }
-
-// Versions is how many answers have been dropped that their origins no longer give.
-func (e *Evicted) Versions() int64 { return e.versions.Load() }
-
-// Origins is how many origins have been dropped, each with its last answer.
-func (e *Evicted) Origins() int64 { return e.origins.Load() }
 
 // evictionList is how many things to drop are looked for at once. To find the
 // oldest, all are looked at, so each look finds many.
@@ -38,7 +32,7 @@ type victim struct {
 // were asked last the longest ago, with all that is known of them. These are fetched
 // again when somebody asks for them; a bound that they could pass would be none. What
 // is free in the file does not count, and is given back.
-func (s *sqliteStore) shrink(ctx context.Context, db *database) error {
+func (s *Store) shrink(ctx context.Context, db *database) error {
 	if s.maxSize <= 0 {
 		return nil
 	}
@@ -65,7 +59,7 @@ func (s *sqliteStore) shrink(ctx context.Context, db *database) error {
 }
 
 // evict drops those of the victims that are what they were when they were found.
-func (s *sqliteStore) evict(ctx context.Context, db *database, victims []victim) error {
+func (s *Store) evict(ctx context.Context, db *database, victims []victim) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -95,8 +89,8 @@ func (s *sqliteStore) evict(ctx context.Context, db *database, victims []victim)
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	s.evicted.versions.Add(versions)
-	if s.evicted.origins.Add(origins) == origins && origins > 0 {
+	s.evictedVersions.Add(versions)
+	if s.evictedOrigins.Add(origins) == origins && origins > 0 {
 		s.log.Warn().Int64("max_size", s.maxSize).
 			Msg("policies.db is full of what origins serve now: those asked longest ago are dropped and will be fetched again; raise cache.max_size to keep them")
 	}

@@ -1,0 +1,130 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/encoding"
+)
+
+// putScript is Put as one step. The condition is for what comes late: another
+// machine may have got an answer meanwhile. One from the future is from a clock
+// that was wrong.
+//
+// Of the origins that are listed, each Put looks at a few at random for those whose
+// record is gone. So these are at most about one of sixteen.
+var putScript = redis.NewScript(`
+local policy, text, versions, first, origins = unpack(KEYS)
+local policies, texts, origin, now, keep, packed, version, oldest, history, most, fetched = unpack(ARGV, 1, 11)
+if packed ~= '' then
+	redis.call('HSET', text, 'gzip', packed)
+	redis.call('PEXPIRE', text, math.max(redis.call('PTTL', text), keep, history))
+end
+if version ~= '' then
+	if redis.call('HSETNX', first, version, fetched) == 1 and packed ~= '' then
+		redis.call('HINCRBY', text, 'versions', 1)
+	end
+	redis.call('ZADD', versions, 'GT', fetched, version)
+	local gone = redis.call('ZRANGEBYSCORE', versions, '-inf', '(' .. oldest)
+	for _, excess in ipairs(redis.call('ZRANGE', versions, 0, -1 - most)) do
+		gone[#gone + 1] = excess
+	end
+	for _, v in ipairs(gone) do
+		if v ~= version and redis.call('ZREM', versions, v) == 1 then
+			redis.call('HDEL', first, v)
+			local sum = string.match(v, ' (.+)')
+			if sum and redis.call('HINCRBY', texts .. sum, 'versions', -1) <= 0 then
+				redis.call('DEL', texts .. sum)
+			end
+		end
+	end
+	redis.call('PEXPIRE', versions, history)
+	redis.call('PEXPIRE', first, history)
+end
+
+for _, o in ipairs(redis.call('ZRANDMEMBER', origins, 16)) do
+	if redis.call('EXISTS', policies .. o) == 0 then
+		redis.call('ZREM', origins, o)
+	end
+end
+local had = tonumber(redis.call('HGET', policy, 'fetched_at') or 0)
+if had > tonumber(fetched) and had <= tonumber(now) then
+	return 0
+end
+redis.call('HSET', policy, unpack(ARGV, 12))
+redis.call('PEXPIRE', policy, keep)
+redis.call('ZADD', origins, 0, origin)
+return 1`)
+
+// Put sends all of the records at once, and each is kept by itself.
+func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
+	type call struct {
+		keys []string
+		args []any
+	}
+	calls := make([]call, len(recs))
+	for i, rec := range recs {
+		calls[i].keys, calls[i].args = s.putCall(rec)
+	}
+	err := s.server.AskAnyway(ctx, 2*s.server.Timeout, func(ctx context.Context, rdb *redis.Client) error {
+		send := func() error {
+			_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, c := range calls {
+					putScript.EvalSha(ctx, p, c.keys, c.args...)
+				}
+				return nil
+			})
+			return err
+		}
+		err := send()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			if err := putScript.Load(ctx, rdb).Err(); err != nil {
+				return err
+			}
+			err = send()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keeping what is known of %d origins: %w", len(recs), err)
+	}
+	return nil
+}
+
+// putCall is what putScript is called with to keep a record.
+func (s *Store) putCall(rec store.Record) (keys []string, args []any) {
+	now := s.now()
+	packed, version := "", ""
+	if rec.SHA256 != "" {
+		packed = string(encoding.Gzip(rec.Body))
+	}
+	if v, ok := rec.Answer(); ok {
+		version = versionName(v)
+	}
+	keys = []string{
+		policyKey + rec.Origin, textKey + rec.SHA256,
+		versionsKey + rec.Origin, firstKey + rec.Origin, originsKey,
+	}
+	return keys, append([]any{
+		policyKey, textKey, rec.Origin, encoding.Milliseconds(now), s.lifetime(rec, now).Milliseconds(), packed,
+		version, encoding.Milliseconds(now.Add(-s.history)), s.history.Milliseconds(), store.MaxVersions, encoding.Milliseconds(rec.FetchedAt),
+	}, encodeRecord(rec)...)
+}
+
+// lifetime is how long a record is kept: while it holds, and then for as long
+// as SetKeep says, but not longer than history.
+func (s *Store) lifetime(rec store.Record, now time.Time) time.Duration {
+	left := max(rec.ExpiresAt.Sub(now), 0)
+	if rec.ExpiresAt.IsZero() {
+		left = 0
+	}
+	keep := time.Duration(s.keep.Load())
+	if keep == 0 {
+		keep = s.history
+	}
+	return max(left, min(left+keep, s.history), time.Minute)
+}

@@ -1,0 +1,120 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/encoding"
+)
+
+var getScript = redis.NewScript(`
+local record = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
+if record[3] and record[3] ~= '' then
+	record[#record + 1] = redis.call('HGET', ARGV[1] .. record[3], 'gzip')
+end
+return record`)
+
+func (s *Store) Get(ctx context.Context, origin string) (rec store.Record, ok bool, err error) {
+	args := []any{textKey}
+	for _, field := range recordFields {
+		args = append(args, field)
+	}
+	err = s.server.Ask(ctx, func(ctx context.Context, rdb *redis.Client) error {
+		values, err := getScript.Run(ctx, rdb, []string{policyKey + origin}, args...).Slice()
+		if err != nil {
+			return err
+		}
+		if rec, ok = decodeRecord(origin, values); !ok || rec.SHA256 == "" {
+			return nil
+		}
+		packed := ""
+		if len(values) > len(recordFields) {
+			packed, _ = values[len(recordFields)].(string)
+		}
+		if rec.Body, err = encoding.Gunzip([]byte(packed)); err != nil {
+			// A Redis that is short of memory may have dropped the text. Then only
+			// the failures are known.
+			rec.Status, rec.SHA256, rec.Body, rec.UserAgent, rec.ExpiresAt = 0, "", nil, "", time.Time{}
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Record{}, false, fmt.Errorf("reading what is known of %s: %w", origin, err)
+	}
+	// To a machine whose clock is a little behind, another's answer is one of
+	// the future, and would be fetched again. Its lifetime stays the same.
+	if ahead := rec.FetchedAt.Sub(s.now()); ok && ahead > 0 && ahead <= maxClockSkew {
+		rec.FetchedAt = rec.FetchedAt.Add(-ahead).Truncate(time.Millisecond)
+		rec.ExpiresAt = rec.ExpiresAt.Add(-ahead).Truncate(time.Millisecond)
+	}
+	return rec, ok, nil
+}
+
+// listPage is how many origins at least are looked at in one step of List, and
+// searchPage in one that looks for a part.
+const listPage, searchPage = 100, 10_000
+
+func (s *Store) List(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
+	var recs []store.Record
+	page := max(limit, listPage) // as many as are wanted, or more where some have expired
+	if part != "" {
+		page = max(limit, searchPage)
+	}
+	for len(recs) < limit {
+		var found []store.Record
+		looked := 0
+		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+			origins, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+				Key: originsKey, ByLex: true, Start: "(" + after, Stop: "+", Count: int64(page),
+			}).Result()
+			if looked = len(origins); err != nil || looked == 0 {
+				return err
+			}
+			last := origins[looked-1]
+			origins = slices.DeleteFunc(origins, func(o string) bool { return !strings.Contains(o, part) })
+			if found, err = readRedisRecords(ctx, rdb, origins); err == nil {
+				after = last
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing what is known: %w", err)
+		}
+		if looked == 0 {
+			break
+		}
+		recs = append(recs, found...)
+	}
+	return recs[:min(len(recs), limit)], nil
+}
+
+// readRedisRecords reads those of the origins' records that there still are, without
+// their texts.
+func readRedisRecords(ctx context.Context, rdb *redis.Client, origins []string) ([]store.Record, error) {
+	if len(origins) == 0 {
+		return nil, nil
+	}
+	replies := make([]*redis.SliceCmd, len(origins))
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, origin := range origins {
+			replies[i] = p.HMGet(ctx, policyKey+origin, recordFields...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var recs []store.Record
+	for i, origin := range origins {
+		if rec, ok := decodeRecord(origin, replies[i].Val()); ok {
+			recs = append(recs, rec)
+		}
+	}
+	return recs, nil
+}

@@ -1,0 +1,56 @@
+package redisstore
+
+import (
+	"strconv"
+	"time"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/encoding"
+)
+
+// The keys. A text is kept once, however many origins serve it, until the last of the
+// versions that it is has been dropped. A record that has expired, or that a Redis
+// short of memory has dropped, leaves its origin in the list until a later Put comes
+// across it.
+const (
+	policyKey   = "robotsproxy:policy:"   // + origin: a hash, the record without its text
+	textKey     = "robotsproxy:body:"     // + SHA-256: a hash, the text in gzip and how many versions it is
+	versionsKey = "robotsproxy:versions:" // + origin: "STATUS SHA256" by when it was last seen
+	firstKey    = "robotsproxy:first:"    // + origin: a hash, when each of those was first seen
+	originsKey  = "robotsproxy:origins"   // all by name
+)
+
+// The fields of a record. Times are Unix milliseconds, 0 for none.
+var recordFields = []string{
+	"fetched_at", "status", "sha256", "expires_at",
+	"failed_since", "failed_status", "failures", "next_try", "cause", "user_agent",
+}
+
+func encodeRecord(rec store.Record) []any {
+	return []any{
+		"fetched_at", encoding.Milliseconds(rec.FetchedAt), "status", rec.Status, "sha256", rec.SHA256, "expires_at", encoding.Milliseconds(rec.ExpiresAt),
+		"failed_since", encoding.Milliseconds(rec.FailedSince), "failed_status", rec.FailedStatus, "failures", rec.Failures,
+		"next_try", encoding.Milliseconds(rec.NextTry), "cause", rec.Cause, "user_agent", rec.UserAgent,
+	}
+}
+
+// decodeRecord reads the values of recordFields; false if there are none.
+func decodeRecord(origin string, values []any) (store.Record, bool) {
+	text := func(i int) string { s, _ := values[i].(string); return s }
+	number := func(i int) int { n, _ := strconv.Atoi(text(i)); return n }
+	when := func(i int) time.Time { return parseTime(text(i)) }
+	if len(values) < len(recordFields) || text(0) == "" {
+		return store.Record{}, false
+	}
+	return store.Record{
+		Origin: origin, FetchedAt: when(0), Status: number(1), SHA256: text(2), ExpiresAt: when(3),
+		FailedSince: when(4), FailedStatus: number(5), Failures: number(6), NextTry: when(7), Cause: text(8),
+		UserAgent: text(9),
+	}, true
+}
+
+// parseTime reads what encoding.Milliseconds has written.
+func parseTime(text string) time.Time {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return encoding.Time(n)
+}

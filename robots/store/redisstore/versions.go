@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/encoding"
+)
+
+func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, error) {
+	var versions []store.Version
+	var first map[string]string
+	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+		seen, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: versionsKey + origin, Rev: true, Start: 0, Stop: -1,
+		}).Result()
+		if err != nil {
+			return err
+		}
+		versions = make([]store.Version, len(seen))
+		if first, err = rdb.HGetAll(ctx, firstKey+origin).Result(); err != nil {
+			return err
+		}
+		for i, v := range seen {
+			name, _ := v.Member.(string)
+			status, sum, _ := strings.Cut(name, " ")
+			versions[i].Status, _ = strconv.Atoi(status)
+			versions[i].SHA256 = sum
+			versions[i].FirstSeen, versions[i].LastSeen = parseTime(first[name]), time.UnixMilli(int64(v.Score)).UTC()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of %s: %w", origin, err)
+	}
+	return s.withTexts(ctx, versions)
+}
+
+// withTexts reads the texts of versions, as many as store.MaxVersionTexts allows.
+func (s *Store) withTexts(ctx context.Context, versions []store.Version) ([]store.Version, error) {
+	var known []store.Version
+	read := 0
+	for _, v := range versions {
+		if v.SHA256 != "" {
+			var packed []byte
+			err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) (err error) {
+				packed, err = rdb.HGet(ctx, textKey+v.SHA256, "gzip").Bytes()
+				return err
+			})
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return nil, fmt.Errorf("reading an old robots.txt: %w", err)
+			}
+			if v.Body, err = encoding.Gunzip(packed); err != nil {
+				continue // dropped by a Redis that is short of memory
+			}
+		}
+		if read += len(v.Body); read > store.MaxVersionTexts && len(known) > 0 {
+			break
+		}
+		known = append(known, v)
+	}
+	return known, nil
+}
+
+// versionName is the member of the versions that v is.
+func versionName(v store.Version) string { return strconv.Itoa(v.Status) + " " + v.SHA256 }

@@ -1,0 +1,121 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/encoding"
+)
+
+func (s *Store) Get(ctx context.Context, origin string) (store.Record, bool, error) {
+	recs, err := s.query(ctx, true, `WHERE origin = ?`, origin)
+	if err != nil || len(recs) == 0 {
+		return store.Record{}, false, err
+	}
+	return recs[0], true, nil
+}
+
+func (s *Store) List(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
+	return s.query(ctx, false, `WHERE origin > ? AND instr(origin, ?) ORDER BY origin LIMIT ?`, after, part, limit)
+}
+
+func (s *Store) query(ctx context.Context, texts bool, where string, args ...any) ([]store.Record, error) {
+	db := s.db.Load()
+	recs, err := readRecords(ctx, db, texts, where, args...)
+	if err != nil {
+		s.mend(ctx, db, err)
+		return nil, fmt.Errorf("reading from %s: %w", s.path, err)
+	}
+	return recs, nil
+}
+
+// readRecords reads the records of a condition, with or without their texts.
+func readRecords(ctx context.Context, db *database, texts bool, where string, args ...any) ([]store.Record, error) {
+	text := "NULL"
+	if texts {
+		text = "gzip"
+	}
+	query, err := db.prepare(ctx, nil, `
+SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
+	failed_since, failed_status, failures, next_try, cause, user_agent
+FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := query.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var recs []store.Record
+	for rows.Next() {
+		var r store.Record
+		var packed sql.RawBytes
+		err := rows.Scan(&r.Origin, &r.Status, &r.SHA256, &packed, at{&r.FetchedAt}, at{&r.ExpiresAt},
+			at{&r.FailedSince}, &r.FailedStatus, &r.Failures, at{&r.NextTry}, &r.Cause, &r.UserAgent)
+		if err != nil {
+			return nil, err
+		}
+		if texts && r.SHA256 != "" {
+			if r.Body, err = encoding.Gunzip(packed); err != nil {
+				return nil, fmt.Errorf("unpacking the robots.txt of %s: %w", r.Origin, err)
+			}
+		}
+		recs = append(recs, r)
+	}
+	return recs, rows.Err()
+}
+
+func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, error) {
+	db := s.db.Load()
+	versions, err := readVersions(ctx, db, origin)
+	if err != nil {
+		s.mend(ctx, db, err)
+		return nil, fmt.Errorf("reading from %s: %w", s.path, err)
+	}
+	return versions, nil
+}
+
+func readVersions(ctx context.Context, db *database, origin string) ([]store.Version, error) {
+	rows, err := db.QueryContext(ctx, `
+SELECT coalesce(sha256, ''), gzip, status, first_seen, last_seen
+FROM versions LEFT JOIN texts ON texts.id = text_id
+WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var versions []store.Version
+	for read := 0; rows.Next(); {
+		var v store.Version
+		var packed sql.RawBytes
+		if err := rows.Scan(&v.SHA256, &packed, &v.Status, at{&v.FirstSeen}, at{&v.LastSeen}); err != nil {
+			return nil, err
+		}
+		if v.SHA256 != "" {
+			if v.Body, err = encoding.Gunzip(packed); err != nil {
+				return nil, fmt.Errorf("unpacking an old robots.txt of %s: %w", origin, err)
+			}
+		}
+		if read += len(v.Body); read > store.MaxVersionTexts && len(versions) > 0 {
+			break
+		}
+		versions = append(versions, v)
+	}
+	return versions, rows.Err()
+}
+
+// at scans a time that encoding.Milliseconds has written.
+type at struct{ time *time.Time }
+
+func (a at) Scan(value any) error {
+	n, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("%v is not a time in milliseconds", value)
+	}
+	*a.time = encoding.Time(n)
+	return nil
+}
