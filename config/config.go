@@ -1,5 +1,9 @@
-// Package config is the map of the house: every setting there is, with its
-// default, read strictly from a YAML file.
+// Package config has every setting of the program with its default, and reads them from a
+// YAML file.
+//
+// [Load] returns a valid [Config], or [Errors]: every fault at once, each with its file,
+// line and column. It refuses unknown and repeated keys. The packages that use a section
+// define its options, defaults and validation.
 package config
 
 import (
@@ -50,17 +54,17 @@ type Config struct {
 	warnings []Error
 }
 
-// Warnings says what was valid when the configuration was loaded, and still refuses
-// requests for nothing: with its position, and the mend.
+// Warnings returns what is valid in the loaded configuration but refuses requests
+// needlessly, each with its position and what to write instead.
 func (c Config) Warnings() []Error { return c.warnings }
 
-// Log says what is logged, how and where.
+// Log is the section "log": what is logged, how and where.
 type Log struct {
 	logging.Options `yaml:",inline"`
 	Decisions       gate.LogFilter `yaml:"decisions"`
 }
 
-// HTTPS says how TLS is read.
+// HTTPS is the section "https": which tunnels are read, and with which certificates.
 type HTTPS struct {
 	proxy.Tunnels `yaml:",inline"`
 	certs.Options `yaml:",inline"`
@@ -69,13 +73,15 @@ type HTTPS struct {
 // Validate joins all that is wrong with the section, each fault a [keyerr.Error].
 func (h HTTPS) Validate() error { return h.Options.Validate() }
 
-// Robots says how robots.txt is fetched and kept, and how paths are compared with it.
+// Robots is the section "robots": how a robots.txt is fetched and kept, and how paths are
+// compared with it.
 type Robots struct {
 	policy.Options `yaml:",inline"`
 	StrictPaths    bool `yaml:"strict_paths"` // see gate.Settings
 }
 
-// Cache says where policies are kept: in memory, and under it in a store.
+// Cache is the section "cache": how much memory policies may take, and in which store they
+// last.
 type Cache struct {
 	Memory        int64 `yaml:"memory,size"`
 	store.Options `yaml:",inline"`
@@ -86,7 +92,7 @@ func (c Cache) Validate() error {
 	var err error
 	switch {
 	case c.Memory <= 0:
-		err = keyerr.New("memory", "%d holds no policy; write 1MiB or more", c.Memory)
+		err = keyerr.New("memory", "%d has no room for a policy; write 1MiB or more", c.Memory)
 	case c.Memory > maxMemory:
 		err = keyerr.New("memory", "%d is more than any machine has; write 1024GiB or less", c.Memory)
 	}
@@ -95,7 +101,7 @@ func (c Cache) Validate() error {
 
 const maxMemory = 1 << 40
 
-// Default is the configuration of an empty file.
+// Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
 		Name:            "robotsproxy",
@@ -114,8 +120,8 @@ func Default() Config {
 	}
 }
 
-// DataFolder is the data directory: data_dir or, where that is "", the one
-// that the XDG base directory specification gives to a program.
+// DataFolder returns the data directory: data_dir or, if that is "", the one that the XDG
+// Base Directory Specification assigns to the program.
 func (c Config) DataFolder() (string, error) {
 	if c.DataDir != "" {
 		return c.DataDir, nil
@@ -170,7 +176,7 @@ func (c Config) validateNames() error {
 	return errors.Join(errs...)
 }
 
-// GateSettings are what the gate judges by.
+// GateSettings returns the settings by which the gate judges.
 func (c Config) GateSettings() gate.Settings {
 	return gate.Settings{
 		Identities: identity.Table{Entries: c.Identities, Default: c.DefaultIdentity},
@@ -199,7 +205,7 @@ func (c Config) validateListeners() error {
 	return errors.Join(err, adminErr)
 }
 
-// splitAddress takes HOST:PORT apart. Port 0 is one that is free.
+// splitAddress splits HOST:PORT. Port 0 means any free port.
 func splitAddress(address string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(address)
 	number, numberErr := strconv.ParseUint(text, 10, 16)

@@ -60,7 +60,7 @@ func TestFullExampleIsTheDefaults(t *testing.T) {
 	}
 }
 
-// allKeys is every key path of a section and those in it.
+// allKeys returns the path of every key of a section and of the sections in it.
 func allKeys(v reflect.Value, path string) []string {
 	var keys []string
 	for _, f := range fields(v) {
@@ -136,15 +136,15 @@ func TestErrors(t *testing.T) {
 		{"pase: {}", []string{`FILE:1:1: unknown key "pase"; did you mean pace?`}},
 		{"robots: {x: 1, tt: 1s}", []string{`FILE:1:10: unknown key "robots.x"`, `FILE:1:16: unknown key "robots.tt"; did you mean ttl?`}},
 		{"robots: {abl: 1s}", []string{`FILE:1:10: unknown key "robots.abl"` + "\n"}}, // not near enough to ttl
-		{"name: a\nlisten: :1\nname: b", []string{`FILE:3:1: the key "name" is here again, first in line 1`}},
-		{"robots:\n  statuses:\n    429: allow\n    '429': allow", []string{`FILE:4:5: the key "robots.statuses.429" is here again`}},
-		{"? name\n: a", []string{"FILE:1:1: this is no plain key"}},
-		{"<<: {name: a}", []string{"FILE:1:1: this is no plain key"}},
-		{"robots: {statuses: {abc: allow}}", []string{`FILE:1:21: robots.statuses.abc: of this key, "abc" is no whole number`}},
+		{"name: a\nlisten: :1\nname: b", []string{`FILE:3:1: the key "name" is repeated, first in line 1`}},
+		{"robots:\n  statuses:\n    429: allow\n    '429': allow", []string{`FILE:4:5: the key "robots.statuses.429" is repeated`}},
+		{"? name\n: a", []string{"FILE:1:1: this is not a plain key"}},
+		{"<<: {name: a}", []string{"FILE:1:1: this is not a plain key"}},
+		{"robots: {statuses: {abc: allow}}", []string{`FILE:1:21: robots.statuses.abc: of this key, "abc" is not a whole number`}},
 
 		// types
-		{"name: 123", []string{"FILE:1:7: name: 123 is no text; put it in quotes"}},
-		{"name: true", []string{"FILE:1:7: name: true is no text"}},
+		{"name: 123", []string{"FILE:1:7: name: 123 is not text; put it in quotes"}},
+		{"name: true", []string{"FILE:1:7: name: true is not text"}},
 		{"name: [a]", []string{"FILE:1:7: name: this must be a single value"}},
 		{"name:\n  a: b", []string{"FILE:2:3: name: this must be a single value"}},
 		{"name:", []string{"FILE:1:1: name: it has no value"}},
@@ -154,39 +154,39 @@ func TestErrors(t *testing.T) {
 		{"clients:\n  allow:\n    -\n", []string{"FILE:3:6: clients.allow[0]: it has no value"}},
 		{"robots: 5", []string{"FILE:1:9: robots: this must be a mapping"}},
 		{"robots: [a]", []string{"FILE:1:9: robots: this must be a mapping"}},
-		{"robots: {max_redirects: \"five\"}", []string{`FILE:1:25: robots.max_redirects: "five" is no whole number`}},
-		{"robots: {max_redirects: 1.5}", []string{`FILE:1:25: robots.max_redirects: "1.5" is no whole number`}},
-		{"robots: {max_redirects: 99999999999999999999}", []string{`FILE:1:25: robots.max_redirects: "99999999999999999999" is no whole number, or too large`}},
+		{"robots: {max_redirects: \"five\"}", []string{`FILE:1:25: robots.max_redirects: "five" is not a whole number`}},
+		{"robots: {max_redirects: 1.5}", []string{`FILE:1:25: robots.max_redirects: "1.5" is not a whole number`}},
+		{"robots: {max_redirects: 99999999999999999999}", []string{`FILE:1:25: robots.max_redirects: "99999999999999999999" is not a whole number, or too large`}},
 		{"robots: {soft_5xx: yes}", []string{`FILE:1:20: robots.soft_5xx: "yes" is neither true nor false`}},
 		{"- a", []string{"FILE:1:1: this must be a mapping"}},
 		{"just text", []string{"FILE:1:1: this must be a mapping"}},
 
 		// values
-		{"shutdown_grace: 10", []string{`FILE:1:17: shutdown_grace: "10" is no duration`}},
+		{"shutdown_grace: 10", []string{`FILE:1:17: shutdown_grace: "10" is not a duration`}},
 		{"shutdown_grace: 0s", []string{`FILE:1:17: shutdown_grace: "0s" is not more than zero`}},
 		{"shutdown_grace: 0", []string{`FILE:1:17: shutdown_grace: "0" is not more than zero`}},
 		{"shutdown_grace: -1h", []string{`FILE:1:17: shutdown_grace: "-1h" is not more than zero`}},
 		{"shutdown_grace: 1d-1h", []string{`FILE:1:17: shutdown_grace: "1d-1h" is not more than zero`}},
 		{"shutdown_grace: 106752d", []string{`FILE:1:17: shutdown_grace: "106752d" is too long`}},
-		{"shutdown_grace: 9999999d", []string{`FILE:1:17: shutdown_grace: "9999999d" is no duration, or too long a one`}},
-		{"shutdown_grace: 1h5d", []string{`FILE:1:17: shutdown_grace: "1h5d" is no duration`}},
-		{"shutdown_grace: xd5h", []string{`FILE:1:17: shutdown_grace: "xd5h" is no duration`}},
-		{"shutdown_grace: d", []string{`FILE:1:17: shutdown_grace: "d" is no duration`}},
-		{"shutdown_grace: ''", []string{`FILE:1:17: shutdown_grace: "" is no duration`}},
+		{"shutdown_grace: 9999999d", []string{`FILE:1:17: shutdown_grace: "9999999d" is not a duration, or too long`}},
+		{"shutdown_grace: 1h5d", []string{`FILE:1:17: shutdown_grace: "1h5d" is not a duration`}},
+		{"shutdown_grace: xd5h", []string{`FILE:1:17: shutdown_grace: "xd5h" is not a duration`}},
+		{"shutdown_grace: d", []string{`FILE:1:17: shutdown_grace: "d" is not a duration`}},
+		{"shutdown_grace: ''", []string{`FILE:1:17: shutdown_grace: "" is not a duration`}},
 		{"pace: {default_delay: -1s}", []string{`FILE:1:23: pace.default_delay: "-1s" is not more than zero`}},
 		{"pace: {max_wait: 0s}", []string{`FILE:1:18: pace.max_wait: "0s" is not more than zero`}},
 		{"pace: {max_crawl_delay: 0}", []string{`FILE:1:25: pace.max_crawl_delay: "0" is not more than zero`}},
 		{"pace: {max_crawl_delay: 366d}", []string{`FILE:1:25: pace.max_crawl_delay: 8784h0m0s is too long`}},
-		{"pace: {max_in_flight: -1}", []string{`FILE:1:23: pace.max_in_flight: -1 is less than nothing`}},
-		{"cache: {memory: 64MB}", []string{`FILE:1:17: cache.memory: "64MB" is no size`}},
-		{"cache: {memory: -1}", []string{`FILE:1:17: cache.memory: "-1" is no size`}},
-		{"cache: {memory: 0}", []string{`FILE:1:17: cache.memory: 0 holds no policy`}},
+		{"pace: {max_in_flight: -1}", []string{`FILE:1:23: pace.max_in_flight: -1 is less than 0`}},
+		{"cache: {memory: 64MB}", []string{`FILE:1:17: cache.memory: "64MB" is not a size`}},
+		{"cache: {memory: -1}", []string{`FILE:1:17: cache.memory: "-1" is not a size`}},
+		{"cache: {memory: 0}", []string{`FILE:1:17: cache.memory: 0 has no room for a policy`}},
 		{"cache: {memory: 1025GiB}", []string{`FILE:1:17: cache.memory: 1100585369600 is more than any machine has; write 1024GiB`}},
 		{"robots: {max_bytes: 2GiB}", []string{`FILE:1:21: robots.max_bytes: 2147483648 is more than`}},
-		{"cache: {memory: 9999999999GiB}", []string{`FILE:1:17: cache.memory: "9999999999GiB" is no size, or too large`}},
+		{"cache: {memory: 9999999999GiB}", []string{`FILE:1:17: cache.memory: "9999999999GiB" is not a size, or too large`}},
 		{"cache: {max_size: 1MiB}", []string{`FILE:1:19: cache.max_size: 1048576 holds next to no policy; write 16MiB or more, or 0`}},
 		{"cache: {store: disk}", []string{`FILE:1:16: cache.store: "disk" is none of sqlite, redis, none`}},
-		{"clients: {allow: [10.0.0.0/33, localhost]}", []string{`FILE:1:19: clients.allow[0]: "10.0.0.0/33" is no network`, `FILE:1:32: clients.allow[1]: "localhost" is no network`}},
+		{"clients: {allow: [10.0.0.0/33, localhost]}", []string{`FILE:1:19: clients.allow[0]: "10.0.0.0/33" is not a network`, `FILE:1:32: clients.allow[1]: "localhost" is not a network`}},
 		{"log: {level: loud, format: text}", []string{`FILE:1:14: log.level: "loud" is none of debug, info, warn, error`, `FILE:1:28: log.format: "text" is none of auto, json, console`}},
 		{"name: 1a", []string{`FILE:1:7: name: "1a" is no name`}},
 		{"name: ''", []string{`FILE:1:7: name: "" is no name`}},
@@ -199,14 +199,14 @@ func TestErrors(t *testing.T) {
 		{"listen: 127.0.0.1:9090", []string{"FILE:1:1: admin_listen: 127.0.0.1:9090 has the same port"}},
 		{"admin_listen: 0.0.0.0:8080", []string{"FILE:1:15: admin_listen: 0.0.0.0:8080 has the same port"}},
 		{"cache: {redis_url: 127.0.0.1:6379}", []string{"FILE:1:20: cache.redis_url: this is no address of a Redis server; write redis://"}},
-		{"cache:\n  memory: 0\n  redis_url: http://127.0.0.1:6379", []string{"FILE:2:11: cache.memory: 0 holds", "FILE:3:14: cache.redis_url: this is no address"}},
+		{"cache:\n  memory: 0\n  redis_url: http://127.0.0.1:6379", []string{"FILE:2:11: cache.memory: 0 has no room", "FILE:3:14: cache.redis_url: this is no address"}},
 		{"https:\n  ca_cert: x.pem", []string{"FILE:2:12: https.ca_cert: ca_key is missing"}},
 		{"https:\n  ca_key: /nowhere/key\n  ca_cert: nowhere/ca", []string{"FILE:2:11: https.ca_key: read the CA's key: open /nowhere/key", "FILE:3:12: https.ca_cert: read the CA: open nowhere/ca"}},
 		{"https: {ca_cert: config_test.go, ca_key: config_test.go}", []string{"FILE:1:18: https.ca_cert: read the CA: there is no PEM certificate in config_test.go", "FILE:1:42: https.ca_key: read the CA's key: there is no PEM private key"}},
 		{"name: ${CONFIG_TEST_BAD}", []string{`FILE:1:7: name: "not a name" is no name`}},
 		{"name: ${CONFIG_TEST_UNSET}", []string{"FILE:1:7: name: the environment variable CONFIG_TEST_UNSET is not set"}},
 		{"name: a${CONFIG_TEST_U}${CONFIG_TEST_V}", []string{"FILE:1:7: name: the environment variable CONFIG_TEST_U is not set, and the environment variable CONFIG_TEST_V is not set"}},
-		{"name: a${CONFIG_TEST_BAD", []string{"FILE:1:7: name: ${ has no } after it"}},
+		{"name: a${CONFIG_TEST_BAD", []string{"FILE:1:7: name: ${ has no closing }"}},
 
 		// the section's place, where the key has none
 		{"name: a\nrobots:\n  # too short\n  max_ttl: 1m", []string{"FILE:2:1: robots.min_ttl: 5m0s is more than max_ttl 1m0s"}},
@@ -222,8 +222,8 @@ func TestErrors(t *testing.T) {
 		{"name: a: b", []string{"FILE:1:7: mapping value is not allowed"}},
 		{"robots:\n\tttl: 1h", []string{"FILE:2:1: found character"}},
 		{"clients: {allow: [${X}]}", []string{"FILE:1:20: ',' or ']' must be specified; inside [ ] and { }"}},
-		{"# é\nname: \xff", []string{"FILE:2:7: this is no UTF-8 text"}},
-		{"name: a\x00b", []string{"FILE:1:8: this is no UTF-8 text, or a control character"}},
+		{"# é\nname: \xff", []string{"FILE:2:7: this is not UTF-8"}},
+		{"name: a\x00b", []string{"FILE:1:8: this is not UTF-8, or a control character"}},
 
 		// places
 		{"# é\nlog: {file: \"日本\", level: x}", []string{`FILE:2:26: log.level`}},
@@ -313,7 +313,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Without a file there is no line to name.
+// Without a file an error has no line.
 func TestSettingThatDoesNotFitADefault(t *testing.T) {
 	_, err := Load(Default(), "", Setting{"listen", "127.0.0.1:9090", "--listen"})
 	if err == nil || !strings.HasPrefix(err.Error(), "admin_listen: 127.0.0.1:9090 has the same port as listen") {
@@ -336,7 +336,8 @@ func TestDataFolder(t *testing.T) {
 	}
 }
 
-// A key that no type of value fits would be found only when somebody writes it.
+// Without this test, a key of a type that setScalar does not know would panic only when
+// somebody writes it.
 func TestEveryKeyHasAValueThatCanBeWritten(t *testing.T) {
 	c := Default()
 	for _, key := range allKeys(reflect.ValueOf(c), "") {
@@ -356,8 +357,8 @@ func TestEveryKeyHasAValueThatCanBeWritten(t *testing.T) {
 	}
 }
 
-// A machine may write its list of networks on one line. What that costs grows with
-// the line's length, not with its square.
+// A program may write its list of networks on one line. The cost grows with the length of
+// the line, not with its square.
 func TestOneLongLine(t *testing.T) {
 	costs := func(items int) time.Duration {
 		text := "clients: {allow: [" + strings.Repeat("é, ", items) + "10.0.0.0/33]}"
@@ -380,7 +381,7 @@ func TestOneLongLine(t *testing.T) {
 	}
 }
 
-// cpuTime is how long this process has been computing.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

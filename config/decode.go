@@ -16,15 +16,15 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// A decoder writes a YAML file into a struct, key by key. Unlike a decoder
-// of the library it goes on after a fault, and knows where each key stood.
+// A decoder reads a YAML file into a struct, key by key. Unlike the library's decoder, it
+// continues after a fault and records the position of each key.
 type decoder struct {
 	file      string
 	dir       string // what relative paths in the file are relative to
 	lines     []string
 	row       row
 	positions map[string]Position // by key path; "" is the whole file
-	failed    map[string]bool     // key paths that could not be read
+	failed    map[string]bool     // key paths with a fault
 	errs      Errors
 }
 
@@ -68,7 +68,7 @@ func (d *decoder) document(v reflect.Value) {
 		if at == nil {
 			at = begin(second.Body)
 		}
-		d.fail("", d.position(at), "a second YAML document begins here; a configuration is one")
+		d.fail("", d.position(at), "a second YAML document begins here; write the whole configuration as one")
 	}
 	if len(docs) > 0 && docs[0].Body != nil {
 		d.value(docs[0].Body, v, "", "")
@@ -84,11 +84,11 @@ func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
 	}
 	switch n := n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.fail(key, d.position(begin(n)), "anchors (&), aliases (*) and tags (!) are not read; write the value itself, in quotes if it begins with one of these")
+		d.fail(key, d.position(begin(n)), "anchors (&), aliases (*) and tags (!) are not supported; write the value itself, in quotes if it begins with one of these characters")
 		return
 	case *ast.NullNode:
 		if v.Kind() != reflect.Struct || isScalar(v) { // a section may be empty: all its keys are commented out
-			d.fail(key, d.positions[key], "it has no value; write one, or take the key out to have the default")
+			d.fail(key, d.positions[key], "it has no value; write one, or remove the key to get the default")
 		}
 		return
 	case *ast.MappingNode:
@@ -127,7 +127,7 @@ func (d *decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
 }
 
 func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
-	v.SetZero() // what is written takes the place of the default
+	v.SetZero() // a mapping in the file replaces the default one
 	if len(n.Values) > 0 {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
@@ -142,8 +142,8 @@ func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
 	}
 }
 
-// pairs yields the keys that can be read, and notes the others and those that
-// are there twice.
+// pairs yields the keys that can be read. It reports the others, and those that are
+// repeated.
 func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.MappingValueNode] {
 	return func(yield func(string, *ast.MappingValueNode) bool) {
 		lines := map[string]int{}
@@ -156,11 +156,11 @@ func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.
 			case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 				name = key.GetToken().Value
 			default:
-				d.fail(path, at, "this is no plain key; write KEY: VALUE")
+				d.fail(path, at, "this is not a plain key; write KEY: VALUE")
 				continue
 			}
 			if line, again := lines[name]; again {
-				d.fail("", at, fmt.Sprintf("the key %q is here again, first in line %d; take one out", join(path, name), line))
+				d.fail("", at, fmt.Sprintf("the key %q is repeated, first in line %d; remove one", join(path, name), line))
 			} else {
 				lines[name] = at.Line
 				d.positions[join(path, name)] = at

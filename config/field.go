@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// A field is a key of a section, with what its tag says after the comma.
+// A field is a key of a section. Its option is what the struct tag says after the comma.
 type field struct {
 	key, option string
 	value       reflect.Value
 }
 
+// fields returns the keys of a section, those of inlined structs included.
 func fields(v reflect.Value) []field {
 	var all []field
 	for i := range v.NumField() {
@@ -26,6 +27,7 @@ func fields(v reflect.Value) []field {
 	return all
 }
 
+// isScalar reports whether the file has v as a single value.
 func isScalar(v reflect.Value) bool {
 	if reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return true
@@ -33,7 +35,7 @@ func isScalar(v reflect.Value) bool {
 	return v.Kind() != reflect.Struct && v.Kind() != reflect.Map && v.Kind() != reflect.Slice
 }
 
-// suggest names the key that was meant, if one is near.
+// suggest names the known key that is nearest to name, if one is near enough.
 func suggest(name string, known []field) string {
 	best, least := "", 3
 	for _, f := range known {
@@ -47,7 +49,7 @@ func suggest(name string, known []field) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// distance is Levenshtein's: how many characters to add, drop or change.
+// distance is the Levenshtein distance, in octets.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

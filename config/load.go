@@ -12,23 +12,24 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// A Setting gives one key another value than the file does.
+// A Setting overrides the value of one key, as a flag of the command line does.
 type Setting struct {
 	Key    string // as in "log.level"
 	Value  string
-	Source string // what errors call it, as in "--log-level"
+	Source string // its name in errors, as in "--log-level"
 }
 
-// Errors are all faults of a configuration, in the order of their positions.
+// Errors are all faults of a configuration in the order of their positions; those of
+// settings come last.
 type Errors []Error
 
-// An Error is one fault.
+// An Error is one fault of a configuration, or a warning about it.
 type Error struct {
 	Position
 	Message string
 }
 
-// Error has one fault a line.
+// Error returns one line for each fault.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, fault := range e {
@@ -47,9 +48,9 @@ func (e Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Source, e.Line, e.Column, e.Message)
 }
 
-// Load reads the file at path over base, and settings over both, a later one
-// over an earlier. No path means no file. All that is wrong is told at once: an
-// error is always of type [Errors].
+// Load starts from base, applies the file at path and then the settings in order, and
+// validates the result. If path is "" there is no file. An error is always of type
+// [Errors] and has all faults.
 func Load(base Config, path string, settings ...Setting) (Config, error) {
 	var text []byte
 	if path != "" {
@@ -68,7 +69,7 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 		d.setting(setting, reflect.ValueOf(&c).Elem())
 	}
 	for _, invalid := range keyerr.All(c.Validate()) {
-		if !d.failed[invalid.Key] { // else the key could not be read, which has been said
+		if !d.failed[invalid.Key] { // else its own fault has been reported
 			d.fail(invalid.Key, d.positionOf(invalid.Key), invalid.Err.Error())
 		}
 	}
@@ -80,7 +81,7 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 	}
 	line := func(e Error) int {
 		if e.Line == 0 {
-			return math.MaxInt // settings stand last
+			return math.MaxInt // settings come last
 		}
 		return e.Line
 	}
@@ -90,15 +91,15 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 	return Config{}, d.errs
 }
 
-// setting gives a key its value from outside the file. Such a path is relative
-// to the working directory, as paths on a command line are.
+// setting applies a setting. A relative path in it stays relative to the working
+// directory, as paths on a command line are.
 func (d *decoder) setting(s Setting, v reflect.Value) {
 	var f field
 	for key := range strings.SplitSeq(s.Key, ".") {
 		all := fields(v)
 		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
 		if i < 0 {
-			panic("config: a setting for a key that is not there: " + s.Key)
+			panic("config: setting for the unknown key " + s.Key)
 		}
 		f, v = all[i], all[i].value
 	}
@@ -108,7 +109,7 @@ func (d *decoder) setting(s Setting, v reflect.Value) {
 	}
 }
 
-// positionOf is the position of a key, else that of the nearest section above it.
+// positionOf returns the position of a key, or else of the nearest section that holds it.
 func (d *decoder) positionOf(key string) Position {
 	for above := key; above != ""; above = above[:max(0, strings.LastIndexAny(above, ".["))] {
 		if found, ok := d.positions[above]; ok {
@@ -118,13 +119,13 @@ func (d *decoder) positionOf(key string) Position {
 	return d.positions[""]
 }
 
-// fail notes a fault of key.
+// fail records a fault of key; "" if it belongs to none.
 func (d *decoder) fail(key string, at Position, message string) {
 	d.failed[key] = true
 	d.errs = append(d.errs, faultOf(key, at, message))
 }
 
-// faultOf names the key in the message, but where a setting's own name makes it plain.
+// faultOf puts the key before the message, except for a setting, which its source names.
 func faultOf(key string, at Position, message string) Error {
 	if key != "" && (at.Line > 0 || at.Source == "") {
 		message = key + ": " + message

@@ -15,8 +15,8 @@ type Position struct {
 	Line, Column int    // from 1, in characters; 0 for a setting
 }
 
-// position is where a token begins. The library counts a tab after a colon too
-// little, so what is found there is looked for on the rest of the line.
+// position returns where a token begins. The library counts a tab after a colon too low,
+// so the token's text is searched for in the rest of the line.
 func (d *decoder) position(t *token.Token) Position {
 	if t == nil || t.Position == nil {
 		return d.positions[""]
@@ -34,12 +34,12 @@ func (d *decoder) position(t *token.Token) Position {
 	return Position{d.file, line, column}
 }
 
-// A row is a line of the file and where its characters begin. The last one
-// looked at is kept: all of a file may be in one line.
+// A row is a line of the file and the offsets of its characters. The decoder keeps the last
+// one, since a whole file may be one line.
 type row struct {
 	line   int
 	text   string
-	starts []int // of the end, too
+	starts []int // of each character, and of the end
 }
 
 func newRow(line int, text string) row {
@@ -51,8 +51,8 @@ func newRow(line int, text string) row {
 	return r
 }
 
-// begin is the first token of a node; that of a block mapping, in the library,
-// is the colon after its first key.
+// begin returns the first token of a node. The library's token of a block mapping is the
+// colon after its first key.
 func begin(n ast.Node) *token.Token {
 	if n == nil {
 		return nil
@@ -63,14 +63,14 @@ func begin(n ast.Node) *token.Token {
 	return n.GetToken()
 }
 
-// isText reports whether the file is UTF-8 without control characters, which
-// the library would take.
+// isText reports whether the file is UTF-8 without control characters. The library accepts
+// both.
 func (d *decoder) isText() bool {
 	unreadable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) && r != '\t' }
 	for i, line := range d.lines {
 		if j := strings.IndexFunc(line, unreadable); j >= 0 {
 			at := Position{d.file, i + 1, utf8.RuneCountInString(line[:j]) + 1}
-			d.fail("", at, "this is no UTF-8 text, or a control character; save the file as UTF-8")
+			d.fail("", at, "this is not UTF-8, or a control character; save the file as UTF-8 text")
 			return false
 		}
 	}

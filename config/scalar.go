@@ -16,10 +16,10 @@ import (
 // A scalar is a single value.
 type scalar struct {
 	text   string
-	number bool // YAML takes it for a number or a bool: it is without quotes
+	number bool // it has no quotes, and YAML reads it as a number or a bool
 }
 
-// setScalar gives v the value that s means to a key of v's type.
+// setScalar parses s by the type of v and sets v to the value. On an error v is unchanged.
 func setScalar(v reflect.Value, option string, s scalar) error {
 	switch target := v.Addr().Interface().(type) {
 	case *time.Duration:
@@ -39,7 +39,7 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 	}
 	switch {
 	case v.Kind() == reflect.String && s.number:
-		return fmt.Errorf("%s is no text; put it in quotes if it is meant", s.text)
+		return fmt.Errorf("%s is not text; put it in quotes if it is meant as text", s.text)
 	case v.Kind() == reflect.String:
 		v.SetString(s.text)
 	case v.Kind() == reflect.Bool:
@@ -50,7 +50,7 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 	case v.CanInt():
 		n, err := strconv.ParseInt(s.text, 10, v.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("%q is no whole number, or too large a one", s.text)
+			return fmt.Errorf("%q is not a whole number, or too large", s.text)
 		}
 		v.SetInt(n)
 	default:
@@ -59,7 +59,7 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 	return nil
 }
 
-// set leaves target as it was if text cannot be read.
+// set parses text into target. On an error target is unchanged.
 func set[T any](target *T, text string, parse func(string) (T, error)) error {
 	value, err := parse(text)
 	if err == nil {
@@ -81,7 +81,7 @@ func expand(s string) (string, error) {
 		name, rest, closed := strings.Cut(after, "}")
 		value, isSet := os.LookupEnv(name)
 		if !closed {
-			errs = append(errs, "${ has no } after it")
+			errs = append(errs, "${ has no closing }")
 		} else if !isSet {
 			errs = append(errs, fmt.Sprintf("the environment variable %s is not set", name))
 		}
@@ -94,14 +94,14 @@ func expand(s string) (string, error) {
 	return out.String(), nil
 }
 
-// isZero reports whether text is the duration that only some keys may have.
+// isZero reports whether text is a duration of zero, which only some keys may have.
 func isZero(text string) bool {
 	d, err := time.ParseDuration(text)
 	return err == nil && d == 0
 }
 
-// parseDuration reads a duration of Go that may begin with days, as in
-// 1d12h. Zero is none.
+// parseDuration reads a duration in Go's format, which may begin with days, as in 1d12h. It
+// must be more than zero.
 func parseDuration(text string) (time.Duration, error) {
 	var days, rest time.Duration
 	var err error
@@ -116,7 +116,7 @@ func parseDuration(text string) (time.Duration, error) {
 	}
 	switch {
 	case err != nil || strings.ContainsAny(before, "hmsnuµμ") && found:
-		return 0, fmt.Errorf("%q is no duration, or too long a one; write a number and a unit, as in 500ms, 30s, 5m, 1h30m or 7d", text)
+		return 0, fmt.Errorf("%q is not a duration, or too long; write a number and a unit, as in 500ms, 30s, 5m, 1h30m or 7d", text)
 	case days < 0 || rest < 0 || days+rest == 0:
 		return 0, fmt.Errorf("%q is not more than zero", text)
 	case days > (math.MaxInt64-rest)/24:
@@ -134,19 +134,19 @@ func parseSize(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is no size, or too large a one; write bytes, or a number of KiB, MiB or GiB, as in 64MiB", text)
+		return 0, fmt.Errorf("%q is not a size, or too large; write a number of bytes, or of KiB, MiB or GiB, as in 64MiB", text)
 	}
 	return n << shift, nil
 }
 
-// parsePrefix takes a single address too, as a network of its own.
+// parsePrefix reads a network in CIDR notation. A single address is a network of its own.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return prefix, fmt.Errorf("%q is no network; write it as in 10.0.0.0/8 or ::1/128", text)
+		return prefix, fmt.Errorf("%q is not a network; write it as in 10.0.0.0/8 or ::1/128", text)
 	}
 	return prefix.Masked(), nil
 }

@@ -108,7 +108,7 @@ func (l Limits) Warning(files int64) string {
 // Validate reports what is wrong with l as a [keyerr.Error].
 func (l Limits) Validate() error {
 	if l.MaxConnections < 0 {
-		return keyerr.New("max_connections", "%d is less than nothing; write 0 for no limit", l.MaxConnections)
+		return keyerr.New("max_connections", "%d is less than 0; write 0 for no limit", l.MaxConnections)
 	}
 	if l.MaxHeaderBytes < 1<<10 || l.MaxHeaderBytes > 64<<20 {
 		return keyerr.New("max_header_bytes", "%d is not between 1KiB and 64MiB", l.MaxHeaderBytes)

@@ -19,37 +19,37 @@ import (
 	"robotsproxy/internal/redisclient"
 )
 
-// The keys. All expire by themselves. What turns and holds are for is hashed, as it
-// may be long.
+// The keys in Redis. All of them expire. Names of origins, identities and groups may be
+// long, so keys have their hash.
 const (
-	turnsKey   = "robotsproxy:turns:"  // + origin, identity and group: a sorted set, who has a turn by when it is
-	holdKey    = "robotsproxy:hold:"   // + origin and identity: until when requests are held
-	membersKey = "robotsproxy:proxies" // a sorted set: who shares the turns by until when it counts without a heartbeat
+	turnsKey   = "robotsproxy:turns:"  // + origin, identity and group: a sorted set of turns by their time
+	holdKey    = "robotsproxy:hold:"   // + origin and identity: when the hold ends
+	membersKey = "robotsproxy:proxies" // a sorted set of the proxies that share turns, by when they expire
 )
 
-// A proxy says every heartbeatEvery that it shares the turns. Without a heartbeat it
-// counts for as long as memberFor.
+// A proxy sends a heartbeat every heartbeatEvery, and counts as a member for memberFor after
+// its last one.
 const (
 	heartbeatEvery = 2 * time.Second
 	memberFor      = 5 * heartbeatEvery
 )
 
-// fleet is the turns that several proxies share by a Redis server. Times are by that
-// server's clock.
+// fleet has the turns that several proxies share through a Redis server. Times are those of
+// the server's clock.
 type fleet struct {
 	server *redisclient.Client
 	outage *outage.Reporter
 
 	member  string       // this proxy's name among the members
 	members atomic.Int64 // proxies that share the turns, as last seen; at least 1
-	joined  atomic.Bool  // Redis has had a heartbeat
+	joined  atomic.Bool  // Redis has received a heartbeat
 	size    prometheus.Gauge
 	stop    context.CancelFunc // ends the heartbeats
 	stopped sync.WaitGroup     // for which close waits
 }
 
-// newFleet begins to leave heartbeats, but doesn't wait for the first one: a proxy starts,
-// and goes on, without its Redis. Callers must call close.
+// newFleet starts to send heartbeats. It does not wait for the first one: a proxy starts and
+// works without its Redis. Callers must call close.
 func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *fleet {
 	f := &fleet{
 		server: server,
@@ -62,7 +62,7 @@ func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus
 	f.outage = outage.New(
 		func(err error) {
 			log.Warn().Err(err).Int64("proxies", f.members.Load()).
-				Msg("turns cannot be shared: until Redis answers again this proxy paces requests alone, by the delay times the proxies that it last saw there")
+				Msg("turns cannot be shared: until Redis answers again, this proxy paces requests alone, by the delay multiplied by the number of proxies that it last saw there")
 		},
 		func() { log.Info().Msg("Redis is back: turns are shared again") },
 	)
@@ -73,18 +73,18 @@ func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus
 	return f
 }
 
-// close ends the heartbeats, and has the other proxies no longer count this one.
+// close ends the heartbeats and removes this proxy from the members.
 func (f *fleet) close() {
 	f.stop()
 	f.stopped.Wait()
 	f.outage.Close()
-	// Should this fail, the member expires without heartbeats.
+	// If this fails, the member expires without heartbeats.
 	_ = f.server.Ask(context.Background(), func(ctx context.Context, rdb *redis.Client) error {
 		return rdb.ZRem(ctx, membersKey, f.member).Err()
 	})
 }
 
-// beat leaves heartbeats until ctx ends.
+// beat sends heartbeats until ctx ends.
 func (f *fleet) beat(ctx context.Context) {
 	next := time.NewTicker(heartbeatEvery)
 	defer next.Stop()
@@ -98,8 +98,8 @@ func (f *fleet) beat(ctx context.Context) {
 	}
 }
 
-// heartbeatScript says that a proxy is a member for so many milliseconds. It gives
-// whether it was none before, and how many there are.
+// heartbeatScript makes a proxy a member for so many milliseconds. It returns 1 if the proxy
+// is a new member, and the number of members.
 var heartbeatScript = redis.NewScript(`
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -108,9 +108,9 @@ local new = redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {new, redis.call('ZCARD', KEYS[1])}`)
 
-// heartbeat says that this proxy shares the turns, and sees how many do. A Redis that
-// has forgotten this one has forgotten the others too, whose heartbeats are yet to come:
-// what was seen before counts once more.
+// heartbeat renews the membership of this proxy and counts the members. A Redis that has
+// forgotten this proxy has forgotten the others too, until their next heartbeats. So the
+// former count holds until then.
 func (f *fleet) heartbeat() {
 	f.ask(func(ctx context.Context, rdb *redis.Client) error {
 		seen, err := heartbeatScript.Run(ctx, rdb, []string{membersKey}, f.member, memberFor.Milliseconds()).Int64Slice()
@@ -131,26 +131,28 @@ func (f *fleet) setMembers(n int64) {
 	f.size.Set(float64(n))
 }
 
-// alone is the delay that this proxy keeps while it cannot share its turns: all of the
-// fleet together then keep delay.
+// alone returns the delay for this proxy while it cannot share its turns. If all proxies of
+// the fleet keep it, they keep delay together.
 func (f *fleet) alone(delay time.Duration) time.Duration {
 	n := time.Duration(f.members.Load())
 	return min(delay, maxDelay/n) * n
 }
 
-// turn is one that has been taken.
+// turn is a turn taken from the fleet.
 type turn struct {
 	key, token string
-	wait       time.Duration // until it comes, when it was taken
-	hold       time.Duration // until the origin's hold is over, then; not above 0: it has none
+	wait       time.Duration // from when it was taken to when it comes
+	hold       time.Duration // from when it was taken to the end of the origin's hold; 0 or less if there is none
 	comes      time.Time     // by the clock of this process
 }
 
-// takeScript finds the first time that is a delay away from all turns that are taken,
-// and takes it unless it is too far off. That may be a turn which was given back: else
-// clients that leave and come again would fill all time with turns that nobody uses.
-// It gives how long it is until then, also a second time to one whose first answer was
-// lost, and until the origin's hold is over. A turn is kept until the delay after it is over. All times are milliseconds.
+// takeScript finds the first time that is at least a delay away from all turns taken, and
+// takes it unless it is too far off. It may be a turn that was given back: else clients that
+// leave and return would fill all time with turns that nobody uses.
+//
+// It returns how long it is until the turn and until the end of the origin's hold, in
+// milliseconds. A request that asks again, since the first answer was lost, gets the same
+// turn. A turn is kept until the delay after it is over.
 var takeScript = redis.NewScript(`
 local token, delay, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -174,7 +176,7 @@ if not slot then
 end
 return {slot - now, held - now}`)
 
-// holdScript lengthens a hold, but shortens none.
+// holdScript holds an origin for so many milliseconds. It never shortens a hold.
 var holdScript = redis.NewScript(`
 local time = redis.call('TIME')
 local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
@@ -183,8 +185,8 @@ if till > tonumber(redis.call('GET', KEYS[1]) or 0) then
 end
 return 1`)
 
-// take takes the next turn; one that is further off than MaxWait is not taken. nil
-// means that Redis is away.
+// take takes the next turn, unless it is further off than MaxWait. It returns nil if Redis
+// does not answer.
 func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
 	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Group), token: rand.Text()}
 	keys := []string{t.key}
@@ -205,14 +207,14 @@ func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
 	return t
 }
 
-// giveBack gives back a turn of a request that has left. The next that comes, to any
-// proxy, gets it.
+// giveBack returns the turn of a request that has left. The next request that comes to any
+// proxy gets it.
 func (f *fleet) giveBack(t *turn) {
 	f.ask(func(ctx context.Context, rdb *redis.Client) error { return rdb.ZRem(ctx, t.key, t.token).Err() })
 }
 
-// hold tells the others that an origin holds requests for so long. It is heeded by
-// those that take a turn later.
+// hold tells the other proxies that an origin holds requests for so long. It affects
+// requests that take a turn from then on.
 func (f *fleet) hold(r *Request, length time.Duration) {
 	keys := []string{holdKey + hashed(r.Origin, r.Identity)}
 	f.ask(func(ctx context.Context, rdb *redis.Client) error {
@@ -220,9 +222,8 @@ func (f *fleet) hold(r *Request, length time.Duration) {
 	})
 }
 
-// ask asks Redis, and reports whether that worked: if not, this proxy paces alone. A
-// client that leaves doesn't break a question off: nobody would know then whether a turn
-// was taken.
+// ask asks Redis, and reports whether it answered. If not, this proxy paces alone. No client
+// that leaves cancels a question: it would then be unknown whether a turn was taken.
 func (f *fleet) ask(question func(context.Context, *redis.Client) error) bool {
 	attempt := f.outage.Begin()
 	if err := f.server.Ask(context.Background(), question); err != nil {
@@ -233,12 +234,12 @@ func (f *fleet) ask(question func(context.Context, *redis.Client) error) bool {
 	return true
 }
 
-// milliseconds is d rounded up.
+// milliseconds returns d in milliseconds, rounded up.
 func milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// hashed is a name of fixed length for all parts.
+// hashed returns a name of fixed length for the parts together.
 func hashed(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

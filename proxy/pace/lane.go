@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// site is what is known of one identity at one origin. It is forgotten when there
-// is nothing more to know.
+// site is the state of one identity at one origin. It exists only while there is any.
 type site struct {
 	key      siteKey
 	lanes    map[sum]*lane // by group
-	inFlight int           // requests that have started, as far as they are counted
-	stalled  []*lane       // those whose first request waits for a permit, in that order
+	inFlight int           // counted requests that have started and not ended
+	stalled  []*lane       // those whose first request waits for a permit, in order of arrival
 
-	held  time.Time   // until when no request may start; zero: it is not held
-	letGo *time.Timer // ends the hold
+	held    time.Time   // until when no request may start; zero: it is not held
+	release *time.Timer // ends the hold
 }
 
-// lane is where the requests of one group wait, in the order in which they came.
-// Whatever they wait for, it is the first alone that does: when it has started, or
-// left, the next is the first. So the lane has one timer.
+// lane is the queue of the requests of one group, in order of arrival. Whatever they wait
+// for, only the first one waits for it: when it has started or left, the next one is first.
+// So a lane needs one timer.
 type lane struct {
 	pacer *Pacer
 	site  *site
@@ -29,18 +28,18 @@ type lane struct {
 
 	waiters list.List     // of *waiter
 	delays  time.Duration // of all waiters
-	last    time.Time     // when the last one started; zero: none has
-	delay   time.Duration // of that one, for which the lane is remembered
+	last    time.Time     // when the last request started; zero: none has
+	delay   time.Duration // of that request; the lane is kept until it is over
 	stalled bool          // it is in site.stalled
-	timer   *time.Timer   // has it run when something is due
+	timer   *time.Timer   // calls run when a request is due
 }
 
 // waiter is a request in a lane.
 type waiter struct {
-	delay   time.Duration // after the start before it
+	delay   time.Duration // from the start before it
 	arrived time.Time
-	most    time.Duration // it may wait
-	slot    *turn         // in the fleet; nil: it has none
+	maxWait time.Duration
+	slot    *turn // in the fleet; nil: it has none
 
 	at      *list.Element // nil when it has left the lane
 	started bool
@@ -48,7 +47,7 @@ type waiter struct {
 	turn    chan error // gets nil when it has started, or a *Late
 }
 
-// All that follows is called with the pacer's lock held, but for join and leave.
+// All functions below, except join and leave, must be called with the pacer's lock held.
 
 func (p *Pacer) siteOf(r *Request) *site {
 	s := p.sites[r.site()]
@@ -59,14 +58,14 @@ func (p *Pacer) siteOf(r *Request) *site {
 	return s
 }
 
-// tidy forgets a site of which there is nothing to know.
+// tidy removes a site that has no state.
 func (p *Pacer) tidy(s *site) {
 	if len(s.lanes) == 0 && s.inFlight == 0 && s.held.IsZero() && p.sites[s.key] == s {
 		delete(p.sites, s.key)
 	}
 }
 
-// join puts a request in its lane, unless it would wait too long.
+// join adds a request to its lane, unless it would wait too long.
 func (p *Pacer) join(r *Request, w *waiter) *lane {
 	group := sum(sha256.Sum256([]byte(r.Group)))
 	p.mu.Lock()
@@ -77,7 +76,7 @@ func (p *Pacer) join(r *Request, w *waiter) *lane {
 		l = &lane{pacer: p, site: s, group: group}
 		s.lanes[group] = l
 	}
-	if wait := l.estimate(w).Sub(w.arrived); wait > w.most {
+	if wait := l.estimate(w).Sub(w.arrived); wait > w.maxWait {
 		w.turn <- w.late(wait, s.held.Sub(w.arrived))
 	} else {
 		l.add(w)
@@ -86,7 +85,8 @@ func (p *Pacer) join(r *Request, w *waiter) *lane {
 	return l
 }
 
-// leave takes a request out of its lane, unless it has started just now.
+// leave removes a request from its lane. If it has just started, or is late already, it
+// returns that result instead.
 func (p *Pacer) leave(l *lane, w *waiter, cause error) (Permit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *Pacer) leave(l *lane, w *waiter, cause error) (Permit, error) {
 	return Permit{}, cause
 }
 
-// add puts a request at the end. Its slot may have been given before those of others:
-// the slots go by the order of the lane, each to who stands where it falls.
+// add appends a request. Its slot may come before those of requests ahead of it. Slots are
+// exchanged so that they follow the order of the lane.
 func (l *lane) add(w *waiter) {
 	w.at = l.waiters.PushBack(w)
 	l.delays += w.delay
@@ -116,8 +116,8 @@ func (l *lane) add(w *waiter) {
 	}
 }
 
-// drop takes out a request that has not started. Those behind it move up: it is left
-// with the last slot.
+// drop removes a request that has not started. The requests behind it move up by one slot,
+// and the removed one is left with the last.
 func (l *lane) drop(w *waiter) {
 	for at := w.at.Next(); w.slot != nil && at != nil; at = at.Next() {
 		if next := at.Value.(*waiter); next.slot != nil {
@@ -140,7 +140,7 @@ func (l *lane) first() *waiter {
 	return nil
 }
 
-// due is when a request may start after one that started at last.
+// due returns when a request may start if the one before it started at last.
 func (l *lane) due(w *waiter, last time.Time) time.Time {
 	at := l.site.held
 	if w.slot != nil {
@@ -159,7 +159,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// estimate is when a request that comes now would start, if there were permits enough.
+// estimate returns when a request that comes now would start, if there were enough permits.
 func (l *lane) estimate(w *waiter) time.Time {
 	at := l.due(w, l.last)
 	if first := l.first(); first != nil {
@@ -168,15 +168,15 @@ func (l *lane) estimate(w *waiter) time.Time {
 	return at
 }
 
-// run starts all that may start now, and sees to it that it runs again when the
-// next is due. A lane in which nobody waits, and whose last delay is over, ends.
+// run starts every request that may start now, and sets the timer for the next one. It ends
+// a lane that is empty and whose last delay is over.
 func (l *lane) run() {
 	for {
 		now := l.pacer.now()
 		w := l.first()
 		if w == nil {
 			if left := l.last.Add(l.delay).Sub(now); left > 0 {
-				l.again(left)
+				l.runAfter(left)
 			} else {
 				l.end()
 			}
@@ -184,16 +184,15 @@ func (l *lane) run() {
 		}
 		at := l.due(w, l.last)
 		if wait := at.Sub(now); wait > 0 {
-			l.again(wait)
+			l.runAfter(wait)
 			return
 		}
 		if !l.enter(w) {
-			return // it is run again when there is a permit
+			return // fill runs it again when there is a permit
 		}
 		l.remove(w)
-		// A slot is kept to even if the timer is a little late, so that a fleet keeps
-		// its pace. Else, and when something held it up, what counts is when the
-		// request did start.
+		// If the timer is only a little late, the slot's time counts as the start, so that
+		// a fleet keeps its pace. Otherwise the actual start counts.
 		if l.last = now; w.slot != nil && now.Sub(at) < w.delay/4 {
 			l.last = at
 		}
@@ -203,8 +202,8 @@ func (l *lane) run() {
 	}
 }
 
-// again has the lane run after so long.
-func (l *lane) again(after time.Duration) {
+// runAfter sets the timer that calls run.
+func (l *lane) runAfter(after time.Duration) {
 	if l.timer != nil {
 		l.timer.Reset(after)
 		return
@@ -230,14 +229,14 @@ func (l *lane) end() {
 	}
 }
 
-// enter gives the lane's first request a permit; false if there is none. Then the
-// lane gets one in its turn.
+// enter gives the lane's first request a permit, if it needs one. If none is free it returns
+// false, and the lane waits in site.stalled.
 func (l *lane) enter(w *waiter) bool {
-	most, s := l.pacer.opts.Load().MaxInFlight, l.site
+	limit, s := l.pacer.opts.Load().MaxInFlight, l.site
 	switch {
-	case most == 0:
+	case limit == 0:
 		return true
-	case s.inFlight < most:
+	case s.inFlight < limit:
 		s.inFlight++
 		w.permit = Permit{l.pacer, s}
 		return true
@@ -251,7 +250,7 @@ func (l *lane) enter(w *waiter) bool {
 
 // fill gives free permits to the lanes that wait for one.
 func (p *Pacer) fill(s *site) {
-	for most := p.opts.Load().MaxInFlight; len(s.stalled) > 0 && (most == 0 || s.inFlight < most); {
+	for limit := p.opts.Load().MaxInFlight; len(s.stalled) > 0 && (limit == 0 || s.inFlight < limit); {
 		l := s.stalled[0]
 		s.stalled = slices.Delete(s.stalled, 0, 1)
 		l.stalled = false
@@ -259,23 +258,23 @@ func (p *Pacer) fill(s *site) {
 	}
 }
 
-// hold has no request of a site start before until. Those that would wait too long
-// then are late at once.
+// hold keeps the requests of a site from starting before until. Those that would then wait
+// too long are late at once.
 func (p *Pacer) hold(s *site, until time.Time) {
 	if !until.After(s.held) {
 		return
 	}
 	if s.held.IsZero() {
 		p.holds.Add(1)
-		s.letGo = time.AfterFunc(until.Sub(p.now()), func() {
+		s.release = time.AfterFunc(until.Sub(p.now()), func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if !s.held.After(p.now()) { // else it is held again
-				p.letGo(s)
+				p.release(s)
 			}
 		})
 	} else {
-		s.letGo.Reset(until.Sub(p.now()))
+		s.release.Reset(until.Sub(p.now()))
 	}
 	s.held = until
 	for _, l := range s.lanes {
@@ -283,12 +282,12 @@ func (p *Pacer) hold(s *site, until time.Time) {
 	}
 }
 
-// letGo ends a site's hold, if it is held.
-func (p *Pacer) letGo(s *site) {
+// release ends a site's hold, if there is one.
+func (p *Pacer) release(s *site) {
 	if s.held.IsZero() {
 		return
 	}
-	s.letGo.Stop()
+	s.release.Stop()
 	p.holds.Add(-1)
 	s.held = time.Time{}
 	for _, l := range s.lanes {
@@ -297,15 +296,14 @@ func (p *Pacer) letGo(s *site) {
 	p.tidy(s)
 }
 
-// refuseLate ends the wait of all that will have waited too long when their turn
-// comes.
+// refuseLate ends the wait of every request whose turn would come too late.
 func (l *lane) refuseLate() {
 	now, last := l.pacer.now(), l.last
 	for at := l.waiters.Front(); at != nil; {
 		w := at.Value.(*waiter)
 		at = at.Next()
 		start := l.due(w, last)
-		if start.Sub(w.arrived) <= w.most {
+		if start.Sub(w.arrived) <= w.maxWait {
 			last = start
 			continue
 		}

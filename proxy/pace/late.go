@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Late says that a request would have to wait for longer than it may, and why. It has
+// Late is the error of a request that would have to wait longer than it may. The request has
 // taken no turn.
 type Late struct {
-	Wait  time.Duration // until its turn would have come, as far as that is known
-	Max   time.Duration // how long it may wait in all: max_wait
+	Wait  time.Duration // until its turn would have come, as far as known
+	Max   time.Duration // how long it may wait: max_wait
 	Delay time.Duration // between two requests
 	Cause Cause
 }
@@ -29,14 +29,14 @@ const (
 	NoPermit
 )
 
-// late is what a request is told that would have to wait so long, at an origin that is
-// held for so long.
+// late returns the error of a request that would have to wait for wait, at an origin that
+// is held for hold.
 func (w *waiter) late(wait, hold time.Duration) *Late {
-	l := &Late{Wait: wait, Max: w.most, Delay: w.delay}
+	l := &Late{Wait: wait, Max: w.maxWait, Delay: w.delay}
 	switch {
-	case hold > w.most:
+	case hold > w.maxWait:
 		l.Cause = Held
-	case w.delay > w.most:
+	case w.delay > w.maxWait:
 		l.Cause = LongDelay
 	}
 	return l
@@ -56,7 +56,7 @@ func (l *Late) Error() string {
 	return fmt.Sprintf("its turn does not come within pace.max_wait (%v): %s; ask again in %v", l.Max, why, l.Wait.Round(time.Millisecond))
 }
 
-// Advice says what would mend it, in sentences for whoever runs the client.
+// Advice says in whole sentences what to do, to the person who runs the client.
 func (l *Late) Advice() string {
 	const again = "Retry-After says when to ask again. "
 	switch l.Cause {

@@ -7,27 +7,26 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// Options say how requests are spaced. In a configuration they are the section
-// "pace".
+// Options say how requests are spaced. They are the section "pace" of a configuration.
 type Options struct {
-	// CrawlDelay has the delay that a robots.txt states honoured, a larger one than
-	// MaxCrawlDelay as if it were that.
+	// CrawlDelay says whether to keep the delay that a robots.txt states, up to
+	// MaxCrawlDelay.
 	CrawlDelay    bool          `yaml:"crawl_delay"`
 	MaxCrawlDelay time.Duration `yaml:"max_crawl_delay"`
-	// DefaultDelay is the delay where none is stated, or none is honoured.
+	// DefaultDelay is the delay where a robots.txt states none, or CrawlDelay is off.
 	DefaultDelay time.Duration `yaml:"default_delay,zero"`
-	// MaxWait is how long a request may wait. One that would wait longer is late. It
-	// should be several times any delay: Scrapy asks for eight pages at once, and takes
-	// a 429 for an answer.
+	// MaxWait is how long a request may wait for its turn. One that would wait longer is
+	// late. It should be several times any delay: Scrapy asks for eight pages at once, and
+	// takes a 429 as the answer.
 	MaxWait time.Duration `yaml:"max_wait"`
-	// RetryAfter has an origin's Retry-After hold further requests.
+	// RetryAfter says whether an origin's Retry-After holds further requests.
 	RetryAfter bool `yaml:"retry_after"`
-	// MaxInFlight is how many requests there may be at once of one identity at one
-	// origin; 0: no limit.
+	// MaxInFlight bounds the requests in flight of one identity at one origin; 0 means no
+	// limit.
 	MaxInFlight int `yaml:"max_in_flight"`
 }
 
-// Defaults are the options of a configuration that says nothing.
+// Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{
 		CrawlDelay:    true,
@@ -41,7 +40,7 @@ func Defaults() Options {
 func (o Options) Validate() error {
 	var errs []error
 	if o.MaxInFlight < 0 {
-		errs = append(errs, keyerr.New("max_in_flight", "%d is less than nothing; write 0 for no limit", o.MaxInFlight))
+		errs = append(errs, keyerr.New("max_in_flight", "%d is less than 0; write 0 for no limit", o.MaxInFlight))
 	}
 	for _, d := range []struct {
 		key    string
@@ -54,8 +53,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Warnings joins what is valid in o and still refuses requests for nothing. Like those of
-// Validate, they are of type [keyerr.Error].
+// Warnings joins what is valid in o but refuses requests needlessly, each a [keyerr.Error].
 func (o Options) Warnings() error {
 	var all []error
 	warn := func(key string, delay time.Duration) {
@@ -73,7 +71,7 @@ func (o Options) Warnings() error {
 // maxDelay bounds delays and waits, so that their sums stay within a Duration.
 const maxDelay = 365 * 24 * time.Hour
 
-// delay is how long after the last one a request may start.
+// delay returns how long after the last request this one may start.
 func (o *Options) delay(r *Request) time.Duration {
 	if r.Stated && o.CrawlDelay {
 		return min(r.Delay, o.MaxCrawlDelay)
@@ -81,8 +79,8 @@ func (o *Options) delay(r *Request) time.Duration {
 	return o.DefaultDelay
 }
 
-// paces reports whether requests for which a robots.txt states such a delay, or
-// none, are spaced or counted.
+// paces reports whether requests are spaced or counted. stated says whether their robots.txt
+// states a delay.
 func (o *Options) paces(stated bool) bool {
 	return o.DefaultDelay > 0 || o.MaxInFlight > 0 || stated && o.CrawlDelay
 }

@@ -1,5 +1,8 @@
-// Package pace has requests take turns: it spaces their starts at each origin,
-// holds them as long as the origin says, and bounds how many there are at once.
+// Package pace makes requests take turns. It spaces their starts at each origin, holds them
+// for as long as the origin asks by Retry-After, and bounds how many are in flight.
+//
+// [Pacer.Wait] returns when it is a [Request]'s turn, or a [Late] at once if the turn would
+// come too late. Several proxies can share their turns through Redis.
 package pace
 
 import (
@@ -16,30 +19,29 @@ import (
 	"robotsproxy/internal/redisclient"
 )
 
-// Request is one that is to start. Requests of one origin, identity and group are
-// spaced; requests of one origin and identity are held and counted together.
+// Request is a request that is to start. Requests of one origin, identity and group are
+// spaced. Requests of one origin and identity are held and counted together.
 type Request struct {
 	Origin   string
 	Identity string
-	// Group is the group of the robots.txt that rules the request, by its name. It is
-	// never what a client calls itself: one that changes its name takes no more turns.
+	// Group is the name of the group of the robots.txt that applies. It is never what a
+	// client calls itself, so a client that changes its name gets no more turns.
 	Group string
 
-	Delay  time.Duration // that the origin's robots.txt states
-	Stated bool          // whether it does
+	Delay  time.Duration // stated by the origin's robots.txt
+	Stated bool          // false if it states none
 }
 
-// Pacer hands out turns. A request that waits costs no goroutine but its own, and
-// what is known of an origin is forgotten when the last delay there is over. Its
-// methods may be called by many at once.
+// Pacer hands out turns. A waiting request costs no goroutine but its own. The state of an
+// origin is removed when its last delay is over. A Pacer is safe for concurrent use.
 type Pacer struct {
 	opts  atomic.Pointer[Options]
-	fleet *fleet // nil: turns are this process' own
+	fleet *fleet // nil: turns are not shared
 	now   func() time.Time
 
-	holds atomic.Int64 // sites that are held
+	holds atomic.Int64 // number of sites that are held
 
-	mu    sync.Mutex // for all sites, and what is in them
+	mu    sync.Mutex // guards sites and everything in them
 	sites map[siteKey]*site
 
 	waiting prometheus.Gauge
@@ -47,9 +49,9 @@ type Pacer struct {
 	late    prometheus.Counter
 }
 
-// New makes a pacer. It shares its turns with all proxies that use the same Redis server;
-// nil means none. It registers its metrics with metrics; nil leaves them unregistered.
-// Callers must call Close, and close the server's client after that.
+// New returns a Pacer. If server is not nil, the Pacer shares its turns with all proxies
+// that use the same Redis server. If metrics is not nil, it registers its metrics there.
+// Callers must call Close, and close the server's client only after that.
 func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *Pacer {
 	p := &Pacer{
 		now:   time.Now,
@@ -74,39 +76,39 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 	return p
 }
 
-// Close ends what New began. Who waits still does so alone.
+// Close stops sharing turns. Requests that wait go on waiting.
 func (p *Pacer) Close() {
 	if p.fleet != nil {
 		p.fleet.close()
 	}
 }
 
-// SetOptions puts other options in the place of those that are, for requests that
-// come from now on; MaxInFlight for those that wait too. Without RetryAfter nothing
-// stays held.
+// SetOptions replaces the options for requests that come from now on. MaxInFlight holds for
+// waiting requests too. If RetryAfter is off, all holds end.
 func (p *Pacer) SetOptions(opts Options) {
 	p.opts.Store(&opts)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.sites {
 		if !opts.RetryAfter {
-			p.letGo(s)
+			p.release(s)
 		}
 		p.fill(s)
 	}
 }
 
-// Paces reports whether requests for which a robots.txt states a delay at some time
-// of the day, or none, are spaced or counted.
+// Paces reports whether requests are spaced or counted. stated says whether their robots.txt
+// states a delay at any time of the day.
 func (p *Pacer) Paces(stated bool) bool { return p.opts.Load().paces(stated) }
 
-// Permit lets one request be in flight at its origin.
+// Permit allows one request to be in flight at its origin.
 type Permit struct {
 	pacer *Pacer
 	site  *site // nil: it is not counted
 }
 
-// Release gives the permit to the next request. Callers of Wait must call it once.
+// Release returns the permit, so that the next request may start. Callers of Wait must call
+// it once.
 func (p Permit) Release() {
 	if p.site == nil {
 		return
@@ -118,9 +120,8 @@ func (p Permit) Release() {
 	p.pacer.tidy(p.site)
 }
 
-// Wait returns when a request may start. The error is a [*Late] at once where the
-// wait would be too long, or the context's where that ends before; then the next in
-// line moves up.
+// Wait returns when a request may start. If the wait would be too long, it returns a [*Late]
+// at once. If ctx ends first, it returns the error of ctx, and the requests behind move up.
 func (p *Pacer) Wait(ctx context.Context, r Request) (Permit, error) {
 	opts := p.opts.Load()
 	delay := opts.delay(&r)
@@ -145,7 +146,7 @@ func (p *Pacer) held(r *Request) bool {
 }
 
 func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Permit, error) {
-	w := &waiter{delay: delay, most: opts.MaxWait, turn: make(chan error, 1)}
+	w := &waiter{delay: delay, maxWait: opts.MaxWait, turn: make(chan error, 1)}
 	if p.fleet != nil && delay > 0 {
 		t := p.fleet.take(r, delay, opts)
 		switch {
@@ -158,7 +159,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 			w.slot = t
 			defer func() {
 				if !w.started {
-					p.fleet.giveBack(w.slot) // maybe another one meanwhile
+					p.fleet.giveBack(w.slot) // it may have been exchanged meanwhile
 				}
 			}()
 		}
@@ -166,7 +167,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 	w.arrived = p.now()
 	l := p.join(r, w)
 	select {
-	case err := <-w.turn: // at once
+	case err := <-w.turn: // without a wait
 		return w.permit, err
 	default:
 	}
@@ -182,7 +183,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		case err := <-w.turn:
 			return w.permit, err
 		case <-over.C:
-			// For how long the others keep their permits nobody knows. Without any, the
+			// It is unknown how long other requests keep their permits. Without permits, the
 			// turn is about to come.
 			if p.opts.Load().MaxInFlight > 0 {
 				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, Cause: NoPermit})
@@ -193,10 +194,10 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 	}
 }
 
-// Hold keeps requests to an origin from starting for so long, those that wait
-// already as well: the origin has asked for it. r's group does not matter.
+// Hold keeps the requests of r's identity to r's origin from starting for length, at most a
+// day, as the origin has asked. It holds waiting requests too. r's group does not matter.
 func (p *Pacer) Hold(r Request, length time.Duration) {
-	length = min(length, longestHold)
+	length = min(length, maxHold)
 	p.mu.Lock()
 	opts := p.opts.Load()
 	held := opts.RetryAfter && length > 0
@@ -204,7 +205,7 @@ func (p *Pacer) Hold(r Request, length time.Duration) {
 		p.hold(p.siteOf(&r), p.now().Add(length))
 	}
 	p.mu.Unlock()
-	if held && p.fleet != nil && opts.delay(&r) > 0 { // else nobody asks Redis
+	if held && p.fleet != nil && opts.delay(&r) > 0 { // without a delay no proxy asks Redis
 		p.fleet.hold(&r, length)
 	}
 }
@@ -214,5 +215,5 @@ type siteKey struct{ origin, identity string }
 
 func (r *Request) site() siteKey { return siteKey{r.Origin, r.Identity} }
 
-// sum is a name of fixed length for a group: a robots.txt may have long ones.
+// sum is the hash of a group's name, which may be long.
 type sum [sha256.Size]byte

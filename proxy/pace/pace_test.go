@@ -391,7 +391,7 @@ func TestHoldInAFleet(t *testing.T) {
 		r := of(2 * second)
 		var starts sync.WaitGroup
 		for i := range 4 {
-			w := &waiter{delay: r.Delay, arrived: s.begun, most: 30 * second, slot: &turn{comes: s.begun.Add(time.Duration(i) * r.Delay)}, turn: make(chan error, 1)}
+			w := &waiter{delay: r.Delay, arrived: s.begun, maxWait: 30 * second, slot: &turn{comes: s.begun.Add(time.Duration(i) * r.Delay)}, turn: make(chan error, 1)}
 			s.join(&r, w)
 			starts.Go(func() {
 				<-w.turn
@@ -419,7 +419,7 @@ func TestSlotsGoByTheOrder(t *testing.T) {
 		var l *lane
 		var waiters []*waiter
 		for _, slot := range []time.Duration{4, 8, -1, 2, 6} { // -1: Redis is away
-			w := &waiter{delay: r.Delay, arrived: s.begun, most: 30 * second, turn: make(chan error, 1)}
+			w := &waiter{delay: r.Delay, arrived: s.begun, maxWait: 30 * second, turn: make(chan error, 1)}
 			if slot >= 0 {
 				w.slot = &turn{comes: s.begun.Add(slot * second)}
 			}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// RetryAfter is how long a response says to wait (RFC 9110 10.2.3), in seconds or
-// until a date; false if it does not say so. A date counts from the response's own
-// Date, if there is one: the origin's clock may be wrong.
+// RetryAfter returns how long a response asks to wait (RFC 9110 10.2.3), at most a day; false
+// if it does not ask. A date counts from the response's own Date, if there is one, since
+// the origin's clock may be wrong.
 func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {
@@ -18,9 +18,9 @@ func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseUint(value, 10, 32)
 		if err != nil { // too large
-			return longestHold, true
+			return maxHold, true
 		}
-		return min(time.Duration(seconds)*time.Second, longestHold), true
+		return min(time.Duration(seconds)*time.Second, maxHold), true
 	}
 	until, err := http.ParseTime(value)
 	if err != nil {
@@ -29,9 +29,8 @@ func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
-	return max(0, min(until.Sub(now), longestHold)), true
+	return max(0, min(until.Sub(now), maxHold)), true
 }
 
-// longestHold bounds what an origin may ask for at once. One that wants more may
-// say so again.
-const longestHold = 24 * time.Hour
+// maxHold bounds what one response may ask for. The next one may ask again.
+const maxHold = 24 * time.Hour
