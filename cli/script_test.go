@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){"robotsproxy": func() { os.Exit(Main()) }})
 }
 
-// suite looks for goroutines that the tests left behind.
+// suite is the tests, and a check that they leave no goroutine behind.
 type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
@@ -66,17 +66,17 @@ func TestCommands(t *testing.T) {
 			env.Setenv("DOWN", "http://"+deadAddress)
 			env.Setenv("TAKEN", taken.Addr().String())
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
-			env.Setenv("TZ", "America/New_York")             // times are in UTC all the same
+			env.Setenv("TZ", "America/New_York")             // must not change the times, which are in UTC
 			env.Setenv("GORACE", "atexit_sleep_ms=10")       // a second is the default
-			env.Setenv("http_proxy", "http://"+deadAddress)  // not ours to heed
+			env.Setenv("http_proxy", "http://"+deadAddress)  // must be ignored
 			env.Setenv("https_proxy", "http://"+deadAddress) // in a sidecar it is this proxy
 			return nil
 		},
 	})
 }
 
-// deadAddress is one where nobody listens: a port that only the superuser may
-// take, and that no service has.
+// deadAddress is an address where nobody listens: only the superuser may take the port,
+// and no service has it.
 const deadAddress = "127.0.0.1:1"
 
 //go:embed testdata/robots/shop.txt
@@ -131,7 +131,7 @@ func fetched(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: fetched N")
 	}
 	if got := strconv.Itoa(int(ts.Value(scriptSiteKey{}).(*scriptSite).fetches.Load())); got != args[0] {
-		ts.Fatalf("robots.txt has been asked for %s times, want %s", got, args[0])
+		ts.Fatalf("robots.txt was fetched %s times, want %s", got, args[0])
 	}
 }
 

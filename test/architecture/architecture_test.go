@@ -274,7 +274,7 @@ func TestEveryImportIsAnArrow(t *testing.T) {
 		}
 		reasons, known := arrows[path]
 		if !known && !slices.Contains(leaves, path) && !slices.Contains(testOnly, path) {
-			t.Errorf("package %s is not in the picture", path)
+			t.Errorf("the package %s is missing in arrows, leaves and testOnly", path)
 		}
 		for _, imported := range p.Imports {
 			if ours, found := strings.CutPrefix(imported, "robotsproxy/"); found && reasons[ours] == "" {
@@ -292,13 +292,13 @@ func TestEveryArrowIsAnImport(t *testing.T) {
 	for path, reasons := range arrows {
 		for imported := range reasons {
 			if !slices.Contains(imports[path], "robotsproxy/"+imported) {
-				t.Errorf("%s imports %s no more: take the arrow out", path, imported)
+				t.Errorf("%s does not import %s any more: remove the arrow", path, imported)
 			}
 		}
 	}
 	for _, path := range slices.Concat(leaves, testOnly) {
 		if _, exists := imports[path]; !exists {
-			t.Errorf("there is no package %s any more", path)
+			t.Errorf("the package %s does not exist any more", path)
 		}
 	}
 }
@@ -347,13 +347,13 @@ func TestLibrariesHaveTheirUsers(t *testing.T) {
 	}
 	for _, imported := range pure {
 		if !used[imported] {
-			t.Errorf("no package of the language imports %s any more: take it out of the list", imported)
+			t.Errorf("no package of the language imports %s any more: remove it from the list", imported)
 		}
 	}
 	for library, users := range usersOf {
 		for _, user := range users {
 			if !used[library+" "+user] {
-				t.Errorf("%s uses %s no more", user, library)
+				t.Errorf("%s does not use %s any more: remove it from the list", user, library)
 			}
 		}
 	}

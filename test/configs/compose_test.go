@@ -22,8 +22,7 @@ func composeProject(t *testing.T) *types.Project {
 	return project
 }
 
-// composeSetup has the image's own configuration, which compose.yaml leaves as it
-// is.
+// composeSetup uses the image's own configuration, which compose.yaml does not change.
 func composeSetup(t *testing.T) setup {
 	t.Helper()
 	project := composeProject(t)

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cluster is what the manifests make.
+// cluster has the objects of the manifests.
 type cluster struct {
-	text        string // all of them
+	text        string // of all manifests
 	configMaps  map[string]*corev1.ConfigMap
 	deployments []*appsv1.Deployment
 	jobs        []*batchv1.Job
@@ -31,8 +31,8 @@ type cluster struct {
 	policies    []*networkingv1.NetworkPolicy
 }
 
-// manifests reads all that kubernetes/ has, as strictly as an API server does with
-// --validate=strict. A kind that is not known here is a failure.
+// manifests reads all files in kubernetes/, as strictly as an API server does with
+// --validate=strict. An unknown kind of object fails the test.
 func manifests(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{configMaps: map[string]*corev1.ConfigMap{}}
@@ -80,7 +80,7 @@ func (c *cluster) add(t *testing.T, file string, object []byte) {
 	case "networking.k8s.io/v1 NetworkPolicy":
 		into = appended(&c.policies)
 	default:
-		t.Fatalf("%s: the kind %v is not known here", file, kind)
+		t.Fatalf("%s: the test does not know the kind %v", file, kind)
 	}
 	strict, err := json.UnmarshalStrict(object, into)
 	must(t, err)
@@ -89,14 +89,14 @@ func (c *cluster) add(t *testing.T, file string, object []byte) {
 	}
 }
 
-// appended is a new element of a list.
+// appended appends a new element to a list and returns it.
 func appended[T any](list *[]*T) *T {
 	element := new(T)
 	*list = append(*list, element)
 	return element
 }
 
-// pods are the templates of all pods, by the names of what makes them.
+// pods returns the templates of all pods, by kind and name of the objects that have them.
 func (c *cluster) pods() map[string]corev1.PodTemplateSpec {
 	pods := map[string]corev1.PodTemplateSpec{}
 	for _, d := range c.deployments {
@@ -115,7 +115,7 @@ func containers(pod corev1.PodTemplateSpec) []corev1.Container {
 	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 }
 
-// named is a pod's container, and an empty one if there is none.
+// named returns a pod's container by its name, or an empty one if there is none.
 func named(pod corev1.PodTemplateSpec, name string) corev1.Container {
 	all := containers(pod)
 	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
@@ -124,8 +124,8 @@ func named(pod corev1.PodTemplateSpec, name string) corev1.Container {
 	return corev1.Container{}
 }
 
-// kubernetesSetups are a scraper with a sidecar, and one with the proxies of a
-// Deployment.
+// kubernetesSetups returns two setups: a scraper with a sidecar, and a scraper that uses the
+// proxies of a Deployment.
 func kubernetesSetups(t *testing.T) []setup {
 	t.Helper()
 	c := manifests(t)
@@ -143,7 +143,7 @@ func (c *cluster) setup(t *testing.T, name string, proxyPod, scraperPod corev1.P
 	config, _ := imageConfig(t)
 	s := setup{
 		name: name, etc: path.Dir(config), config: path.Base(config), caFiles: map[string]string{},
-		environment: map[string]string{"REDIS_URL": "redis://127.0.0.1:1/0"}, // where none is
+		environment: map[string]string{"REDIS_URL": "redis://127.0.0.1:1/0"}, // where nobody listens
 		health:      proxy.StartupProbe.Exec.Command,
 		grace:       c.grace(proxyPod, proxy),
 		scraper:     map[string]string{},
@@ -190,7 +190,7 @@ func (c *cluster) mount(s *setup, pod corev1.PodTemplateSpec, proxy corev1.Conta
 	}
 }
 
-// grace is how long the proxy has from SIGTERM on: preStop is over then.
+// grace is how long the proxy has from SIGTERM on, when preStop is over.
 func (c *cluster) grace(pod corev1.PodTemplateSpec, proxy corev1.Container) time.Duration {
 	seconds := *pod.Spec.TerminationGracePeriodSeconds
 	if proxy.Lifecycle != nil {
@@ -231,8 +231,8 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// The CA's key is in a Secret, or where the proxy keeps its data.
-func TestNoPodButTheProxysHasTheKey(t *testing.T) {
+// The CA's key is in a Secret or in the proxy's data folder. No other container may mount them.
+func TestOnlyTheProxyHasTheKey(t *testing.T) {
 	secret, others := 0, 0 // volumes of the proxy alone, and containers beside it or without it
 	for name, pod := range manifests(t).pods() {
 		private := []string{}
@@ -278,7 +278,7 @@ func TestSidecarStartsFirst(t *testing.T) {
 	}
 }
 
-// Whatever a probe runs is the program of the image, and one of its commands.
+// Every probe runs the health check of the program in the image.
 func TestProbesRunTheProgram(t *testing.T) {
 	entrypoint := imageSays(t, "ENTRYPOINT ")
 	proxies := 0
@@ -308,7 +308,7 @@ func TestProbesRunTheProgram(t *testing.T) {
 	}
 }
 
-// What pods refer to is in the manifests, or is made by a command that they name.
+// Everything that pods refer to is in the manifests or made by a command in their comments.
 func TestReferencesLeadSomewhere(t *testing.T) {
 	c := manifests(t)
 	wantMade := func(kind, name string) {
@@ -367,7 +367,7 @@ func TestServiceLeadsToTheProxies(t *testing.T) {
 	}
 }
 
-// The scraper's only ways out are the proxies, and DNS to find them.
+// The scraper can reach only the proxies, and DNS to find them.
 func TestScraperHasNoOtherWayOut(t *testing.T) {
 	c := manifests(t)
 	fleet, scraper := c.pods()["Deployment robotsproxy"], c.pods()["Job scraper"]
@@ -382,28 +382,28 @@ func TestScraperHasNoOtherWayOut(t *testing.T) {
 		}
 	}
 	if !closed {
-		t.Error("no policy closes the ways out of the scraper")
+		t.Error("no policy restricts where the scraper may connect to")
 	}
 }
 
 func wantNarrow(t *testing.T, rule networkingv1.NetworkPolicyEgressRule, fleet map[string]string) {
 	t.Helper()
 	if len(rule.To) != 1 || len(rule.Ports) == 0 || rule.To[0].PodSelector == nil || rule.To[0].IPBlock != nil {
-		t.Errorf("a way out leads further than to some pods' ports: %v", rule)
+		t.Errorf("an egress rule allows more than the ports of some pods: %v", rule)
 		return
 	}
 	wantPort := int32(53)
 	if to := rule.To[0]; to.NamespaceSelector == nil {
 		wantPort = 8080
 		if !maps.Equal(to.PodSelector.MatchLabels, fleet) {
-			t.Errorf("a way out leads to the pods %v", to.PodSelector.MatchLabels)
+			t.Errorf("an egress rule leads to the pods %v", to.PodSelector.MatchLabels)
 		}
 	} else if to.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "kube-system" {
-		t.Errorf("a way out leads to the namespace %v", to.NamespaceSelector)
+		t.Errorf("an egress rule leads to the namespace %v", to.NamespaceSelector)
 	}
 	for _, port := range rule.Ports {
 		if port.Port == nil || port.Port.IntVal != wantPort || port.EndPort != nil {
-			t.Errorf("a way out leads to the port %v, want %d", port.Port, wantPort)
+			t.Errorf("an egress rule leads to the port %v, want %d", port.Port, wantPort)
 		}
 	}
 }

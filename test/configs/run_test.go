@@ -22,18 +22,18 @@ import (
 // is only slow.
 const testTimeout = 2 * time.Minute
 
-// place is a setup on this machine: its folders are in one of the test's, and its
-// ports are free ones.
+// place is a setup on this machine: its folders are below a temporary folder, and its ports are
+// free ones.
 type place struct {
 	setup
 	t             *testing.T
 	root          string
-	config        string // the configuration's file
+	config        string // file of the configuration
 	listen, admin string
-	origins       string // a file with the certificate of https origins
+	origins       string // file with the certificate of https origins
 }
 
-// place writes the setup's files, and what its operator adds to them.
+// place writes the setup's files, and those that its operator adds.
 func (s setup) place(t *testing.T) *place {
 	t.Helper()
 	p := &place{setup: s, t: t, root: t.TempDir(), listen: freePort(t), admin: freePort(t)}
@@ -55,7 +55,7 @@ func (s setup) place(t *testing.T) *place {
 	return p
 }
 
-// path is where a path of the setup is on this machine.
+// path returns where a path of the setup is on this machine.
 func (p *place) path(path string) string { return filepath.Join(p.root, filepath.FromSlash(path)) }
 
 // write writes a file, in a folder that everybody may read.
@@ -65,8 +65,8 @@ func (p *place) write(path, text string) {
 	must(p.t, os.WriteFile(p.path(path), []byte(text), 0o600))
 }
 
-// moved is a text with the setup's folders and addresses as they are on this
-// machine, where the origins have addresses that a fleet does not visit.
+// moved returns a text with the setup's folders and addresses replaced by those on this
+// machine. The proxy may dial loopback here, where the origins are.
 func (p *place) moved(text string) string {
 	var folders []string
 	for _, folder := range []string{p.settings(p.t).DataDir, p.environment["ROBOTSPROXY_DATA_DIR"], p.trust, p.scraperTrust} {
@@ -81,7 +81,7 @@ func (p *place) moved(text string) string {
 	).Replace(text)
 }
 
-// command is one of the program's, as the proxy's container or service runs it.
+// command returns a command of the program, as the proxy's container or service runs it.
 func (p *place) command(args ...string) *exec.Cmd {
 	command := exec.Command(program, args...)
 	command.Env = []string{
@@ -94,8 +94,8 @@ func (p *place) command(args ...string) *exec.Cmd {
 	return command
 }
 
-// env is what `robotsproxy env` says for the scraper, with the paths that it sees.
-// One that gets nothing but the CA has it wherever others have a bundle.
+// env returns the variables that `robotsproxy env` prints, with the paths that the scraper sees.
+// A scraper that gets only the CA has it in place of the bundle.
 func (p *place) env() map[string]string {
 	p.t.Helper()
 	out, err := p.command("env", "--shell", "dotenv", "--listen", strings.TrimPrefix(p.scraper["http_proxy"], "http://")).Output()
@@ -107,7 +107,7 @@ func (p *place) env() map[string]string {
 	return variables(said)
 }
 
-// curl is what a scraper gets that knows nothing but its environment.
+// curl gets a URL with the scraper's environment alone, and returns what curl writes.
 func (p *place) curl(url string) string {
 	p.t.Helper()
 	command := exec.Command("curl", "--silent", "--show-error", "--max-time", "120", url)
@@ -119,12 +119,12 @@ func (p *place) curl(url string) string {
 	return string(out)
 }
 
-// serve starts the proxy, and returns when it is healthy by the setup's own probe.
+// serve starts the proxy and returns when the setup's own probe says that it is healthy.
 func (p *place) serve() *exec.Cmd {
 	p.t.Helper()
 	healthy := func() bool { return exitCode(p.t, p.command(p.health[1:]...).Run()) == 0 }
 	if healthy() {
-		p.t.Fatal("what does not run is healthy")
+		p.t.Fatal("the probe succeeds before the proxy runs")
 	}
 	log := &strings.Builder{}
 	server := p.command("serve")
@@ -145,7 +145,7 @@ func (p *place) serve() *exec.Cmd {
 	return server
 }
 
-// origin has one page that is private, and one whose end waits for release.
+// origin starts a site with a private page, and with a slow one whose end waits for release.
 func origin(t *testing.T, release <-chan struct{}) (plain, secure *httptest.Server) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -195,7 +195,7 @@ func TestSetupsWork(t *testing.T) {
 	}
 }
 
-// wantNoKeyIn wants a folder without anything that looks like a private key.
+// wantNoKeyIn checks that a folder has files, and no private key among them.
 func (p *place) wantNoKeyIn(folder string) {
 	p.t.Helper()
 	files := 0
@@ -214,7 +214,7 @@ func (p *place) wantNoKeyIn(folder string) {
 	}
 }
 
-// wantDrain ends the proxy in the middle of a download, which must come whole.
+// wantDrain ends the proxy in the middle of a download, which must still be complete.
 func (p *place) wantDrain(server *exec.Cmd, url string, release chan struct{}) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -228,14 +228,14 @@ func (p *place) wantDrain(server *exec.Cmd, url string, release chan struct{}) {
 		p.t.Fatal(err)
 	}
 	must(p.t, server.Process.Signal(syscall.SIGTERM))
-	for { // until it has heard
+	for { // until the proxy has the signal
 		conn, err := net.Dial("tcp", p.listen)
 		if err != nil {
 			break
 		}
 		conn.Close()
 		if ctx.Err() != nil {
-			p.t.Fatal("the proxy goes on accepting")
+			p.t.Fatal("the proxy still accepts connections")
 		}
 	}
 	close(release)

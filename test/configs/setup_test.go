@@ -1,6 +1,6 @@
-// Package configs tests the examples in configs/: that Kubernetes, Compose and
-// systemd take them, that the configurations in them are valid, and that the
-// proxies and scrapers that they set up get along.
+// Package configs tests the examples in configs/: that Kubernetes, Compose and systemd accept
+// them, that their configurations are valid, and that the scrapers that they set up work with
+// their proxies.
 package configs
 
 import (
@@ -26,33 +26,33 @@ var program string
 
 func TestMain(m *testing.M) { os.Exit(build.RunTests(m, &program)) }
 
-// setup is a proxy as an example sets it up, and a scraper that uses it. Paths are
-// those that the two see.
+// setup is a proxy as an example sets it up, and a scraper that uses it. The paths are those
+// in the proxy's and the scraper's own file systems.
 type setup struct {
 	name string
 
-	// The proxy's files: its configuration is the one named config, in the folder
-	// etc. Others there may be what `robotsproxy ca` makes, by their names.
+	// The proxy's files are in the folder etc; config is the name of its configuration.
+	// caFiles are those that `robotsproxy ca` makes.
 	etc, config string
 	files       map[string]string
 	caFiles     map[string]string // path in etc -> ca.pem or ca-key.pem
 	environment map[string]string
-	trust       string // where it writes what clients trust; "" if the operator hands that out
+	trust       string // folder where the proxy writes trust files; "" if the operator distributes them
 
-	health []string      // asks whether it is alive
-	grace  time.Duration // from the moment when it is told to end, until it is killed
+	health []string      // command of the health check
+	grace  time.Duration // from SIGTERM until the platform kills the proxy
 
 	scraper      map[string]string // its environment
-	scraperTrust string            // a folder that it may read
+	scraperTrust string            // folder of trust files that the scraper sees
 }
 
-// setups are all those of the examples.
+// setups returns the setups of all examples.
 func setups(t *testing.T) []setup {
 	t.Helper()
 	return slices.Concat(kubernetesSetups(t), []setup{composeSetup(t), systemdSetup(t)})
 }
 
-// settings are what the tests want of a configuration.
+// settings are the keys of a configuration that the tests need.
 type settings struct {
 	Listen        string `json:"listen"`
 	AdminListen   string `json:"admin_listen"`
@@ -63,7 +63,7 @@ type settings struct {
 	} `json:"https"`
 }
 
-// settingsOf are those of a configuration, and the defaults for the rest.
+// settingsOf returns the settings of a configuration, with defaults for keys that it leaves out.
 func settingsOf(t *testing.T, text string) settings {
 	t.Helper()
 	var s settings
@@ -75,13 +75,13 @@ func settingsOf(t *testing.T, text string) settings {
 
 func (s setup) settings(t *testing.T) settings { return settingsOf(t, s.files[s.config]) }
 
-// imageConfig is the configuration that the image has, and where it is there.
+// imageConfig returns the image's configuration and its path in the image.
 func imageConfig(t *testing.T) (path, text string) {
 	t.Helper()
 	return imageSays(t, "ENV ROBOTSPROXY_CONFIG="), read(t, "image.yaml")
 }
 
-// imageSays is the rest of the one line of the Dockerfile that begins so.
+// imageSays returns the rest of the line of the Dockerfile that begins with these words.
 func imageSays(t *testing.T, begin string) string {
 	t.Helper()
 	for line := range strings.Lines(read(t, "../Dockerfile")) {
@@ -102,16 +102,15 @@ func TestConfigurationsAreValid(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"full.yaml", "image.yaml", "sidecar.yaml"} { // fleet.yaml is part of a setup, as it wants its CA
+	for _, name := range []string{"full.yaml", "image.yaml", "sidecar.yaml"} { // fleet.yaml needs its CA: it is tested as part of a setup
 		if out, err := exec.Command(program, "validate", "--config", filepath.Join(examples, name)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v:\n%s", name, err, out)
 		}
 	}
 }
 
-// A platform that kills too early breaks off what shutdown_grace promises to wait
-// for.
-func TestThereIsTimeToEnd(t *testing.T) {
+// The platform must not kill the proxy before shutdown_grace is over.
+func TestPlatformWaitsForShutdownGrace(t *testing.T) {
 	for _, s := range setups(t) {
 		grace, err := time.ParseDuration(s.settings(t).ShutdownGrace)
 		must(t, err)
@@ -121,17 +120,17 @@ func TestThereIsTimeToEnd(t *testing.T) {
 	}
 }
 
-// wanted are the variables that every scraper gets: for the proxy both spellings,
-// and for trust those of the common clients.
+// wanted are the variables that every scraper needs: both spellings of the proxy variables, and
+// the trust variables of common clients.
 var wanted = []string{
 	"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "ftp_proxy", "FTP_PROXY", "NODE_USE_ENV_PROXY",
 	"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "GIT_SSL_CAINFO", "PERL_LWP_SSL_CA_FILE",
 }
 
-// wantedWithFiles are those that name files which the proxy alone makes.
+// wantedWithFiles are variables that name files which only the proxy can make.
 var wantedWithFiles = []string{"WGETRC", "PHP_INI_SCAN_DIR", "JAVA_TOOL_OPTIONS"}
 
-// A scraper has what `robotsproxy env` says.
+// A scraper has the variables that `robotsproxy env` prints.
 func TestScrapersEnvironment(t *testing.T) {
 	for _, s := range setups(t) {
 		t.Run(s.name, func(t *testing.T) {
@@ -154,7 +153,7 @@ func TestScrapersEnvironment(t *testing.T) {
 	}
 }
 
-// variables are those of a file with lines NAME=VALUE, and comments.
+// variables reads lines NAME=VALUE and comments.
 func variables(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -165,8 +164,8 @@ func variables(text string) map[string]string {
 	return all
 }
 
-// trustPaths are the files and folders of an environment that make a client trust
-// the CA, by the variable that names them.
+// trustPaths returns the files and folders by which an environment makes clients trust the CA,
+// by the names of the variables.
 func trustPaths(environment map[string]string) map[string]string {
 	paths := map[string]string{}
 	for name, value := range environment {
@@ -202,7 +201,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// exitCode is that of a command that has been run.
+// exitCode returns the exit code of a command that ended with err.
 func exitCode(t *testing.T, err error) int {
 	t.Helper()
 	if ended := new(exec.ExitError); errors.As(err, &ended) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// unit is a unit's settings, in their order, by key.
+// unit has a unit's settings by key. A key may have several values.
 type unit map[string][]string
 
 func parseUnit(text string) unit {
@@ -44,8 +44,7 @@ func systemdSetup(t *testing.T) setup {
 	return s
 }
 
-// The service's folders are those of its configuration, and of the two clients see
-// one.
+// The unit makes the folders that the configuration names. Clients can read only one of them.
 func TestServicesFolders(t *testing.T) {
 	u := parseUnit(read(t, "systemd/robotsproxy.service"))
 	s := systemdSetup(t)
@@ -86,8 +85,8 @@ func TestUnitsRunTheProgram(t *testing.T) {
 	}
 }
 
-// analyze runs systemd-analyze on the units, with one beside them that has the
-// drop-in. The program is where it has been built.
+// analyze runs systemd-analyze on the service, and for verify on another one that has the
+// drop-in. The units name the program where the test has built it.
 func analyze(t *testing.T, verb string, flags ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -124,13 +123,12 @@ func TestUnitsAreValid(t *testing.T) {
 	}
 }
 
-// The exposure is from 0 to 10, by systemd's own measure.
+// systemd rates a service's exposure from 0 to 10.
 func TestServiceIsSandboxed(t *testing.T) {
 	analyze(t, "security", "--offline=true", "--threshold=15") // tenths
 }
 
-// A scraper with the drop-in reaches nothing but this machine's loopback, where
-// the proxy is.
+// A scraper with the drop-in reaches only this machine's loopback, where the proxy listens.
 func TestDropInLeavesNoOtherWayOut(t *testing.T) {
 	u := parseUnit(read(t, "systemd/scraper.service.d/robotsproxy.conf"))
 	if !slices.Equal(u["IPAddressDeny"], []string{"any"}) || !slices.Equal(u["IPAddressAllow"], []string{"localhost"}) {

@@ -35,7 +35,7 @@ func TestHealthAndCA(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	for _, series := range []string{ // from the start, or the rate of what comes first is lost
+	for _, series := range []string{ // they exist from the start, so that rate() counts the first event too
 		`robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"}`,
 		`robotsproxy_requests_total{identity="default",reason="tunnel",verdict="allowed"}`,
 		`robotsproxy_request_duration_seconds_count`, `robotsproxy_robots_fetches_total{outcome="status"}`,
@@ -114,7 +114,7 @@ cache: {store: redis, redis_url: "redis://`+deadAddress+`"}`)
 
 	w.wantMetric(`robotsproxy_store_errors_total{operation="list"}`, "0")
 	if status, _ := w.get("/api/v1/policies"); status != 500 {
-		t.Errorf("a store that is away: status %d", status)
+		t.Errorf("with the store away: status %d", status)
 	}
 	w.wantMetric(`robotsproxy_store_errors_total{operation="list"}`, "1")
 	w.get("/api/v1/policy?origin=http://a.example")
@@ -196,7 +196,7 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 		}
 		wantSame(t, "limit "+limit, seen, origins)
 	}
-	// A page begins where the one before ended, also if that origin has gone since.
+	// A page begins where the one before ended, even if that origin has been deleted since.
 	slices.Sort(origins)
 	next := w.ask("/api/v1/policies?limit=2")["next"].(string)
 	w.send("DELETE", "/api/v1/policy?origin="+url.QueryEscape(next))
@@ -220,9 +220,9 @@ func TestPoliciesOfTheAPI(t *testing.T) {
 	w.ask("/api/v1/policy?origin=http://"+deadAddress).want(t, "state", "unreachable")
 }
 
-// Whoever pages sees each origin that stays once and in order, whatever comes and goes
-// meanwhile and wherever policies are kept.
-func TestPagesWhileOriginsComeAndGo(t *testing.T) {
+// A client that reads page by page sees every lasting origin once and in order, while others
+// are added and deleted, with every kind of store.
+func TestPagesWhileOriginsChange(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
 	for name, config := range map[string]string{"sqlite": "", "none": "cache: {store: none}", "redis": redis.config()} {
@@ -240,7 +240,7 @@ func TestPagesWhileOriginsComeAndGo(t *testing.T) {
 			slices.Sort(stay)
 			ctx, stop := context.WithCancel(t.Context())
 			var group sync.WaitGroup
-			for k := 1; k <= 2; k++ { // two are between every two that stay
+			for k := 1; k <= 2; k++ { // two changing origins lie between any two that stay
 				group.Go(func() {
 					for i := 0; ctx.Err() == nil; i++ {
 						w.send("DELETE", "/api/v1/policy?origin="+know(3*(i%40)+k))
@@ -258,11 +258,11 @@ func TestPagesWhileOriginsComeAndGo(t *testing.T) {
 					after, _ = page["next"].(string)
 				}
 				if !slices.IsSorted(seen) {
-					t.Errorf("they are not in order: %q", seen)
+					t.Errorf("the origins are not in order: %q", seen)
 				}
 				seen = slices.DeleteFunc(seen, func(origin string) bool { return !slices.Contains(stay, origin) })
 				if !slices.Equal(seen, stay) {
-					t.Errorf("of those that stay %q are seen, want %q", seen, stay)
+					t.Errorf("of the lasting origins, the pages have %q, want %q", seen, stay)
 				}
 			}
 			stop()
@@ -312,7 +312,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestHistoryAndForgettingOfTheAPI(t *testing.T) {
+func TestHistoryAndDeleteOfTheAPI(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	var text atomic.Value
@@ -326,13 +326,13 @@ func TestHistoryAndForgettingOfTheAPI(t *testing.T) {
 	}
 	wantRefused(t, w.curl(o.URL+"/a"), "Disallow: /a")
 	text.Store("User-agent: *\nDisallow: /b\n")
-	wantRefused(t, w.curl(o.URL+"/a"), "Disallow: /a") // as it is in memory
+	wantRefused(t, w.curl(o.URL+"/a"), "Disallow: /a") // still in memory
 
 	if status, body := w.send("DELETE", policy); status != 204 || body != "" {
 		t.Errorf("status %d: %s", status, body)
 	}
 	if status, body := w.get(policy); status != 404 {
-		t.Errorf("what was forgotten: status %d: %s", status, body)
+		t.Errorf("after DELETE: status %d: %s", status, body)
 	}
 	w.ask(history).want(t, "origin", o.URL)
 	wantRefused(t, w.curl(o.URL+"/b"), "Disallow: /b")
@@ -350,7 +350,7 @@ func TestHistoryAndForgettingOfTheAPI(t *testing.T) {
 	if diff, _ := last["diff"].(string); !strings.Contains(diff, " User-agent: *\n-Disallow: /a\n+Disallow: /b\n") {
 		t.Errorf("diff %q", diff)
 	}
-	// What a decision names can be looked up.
+	// The history has the SHA-256 that a decision names.
 	sum := w.decision(o.URL + "/b")["robots_sha256"]
 	if sum == nil || sum != last["sha256"] {
 		t.Errorf("the log says %v, the history %v", sum, last["sha256"])

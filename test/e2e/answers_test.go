@@ -27,7 +27,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// entry is a way into the proxy, for URLs of one scheme.
+// entry is a way to send requests to the proxy, for URLs of one scheme.
 type entry struct {
 	name, scheme string
 	tunnel       bool
@@ -46,14 +46,14 @@ var entries = []entry{
 	{"tunnelled https, h2", "https", true, func(w *world) *http.Client { return w.client(true) }},
 }
 
-// through is a client that knows of no proxy and connects by dial.
+// through returns a client that uses no proxy and connects by dial.
 func (w *world) through(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	transport := &http.Transport{DialContext: dial}
 	w.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
-// connect opens a tunnel for a client.
+// connect opens a tunnel to host; a client can use it to dial.
 func (w *world) connect(_ context.Context, _, host string) (net.Conn, error) {
 	conn, r := w.connectTo(host)
 	resp, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect})
@@ -70,7 +70,7 @@ func (w *world) connectTo(host string, header ...string) (net.Conn, *bufio.Reade
 	return conn, bufio.NewReader(conn)
 }
 
-// absoluteForm asks a proxy for https:// as one asks for http://.
+// absoluteForm sends requests for https:// to a proxy in absolute form, without a tunnel.
 type absoluteForm struct {
 	proxy string
 	next  http.RoundTripper
@@ -85,14 +85,14 @@ func (a absoluteForm) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.next.RoundTrip(out)
 }
 
-// mishap is something of which the proxy tells a client.
+// mishap is a failure or refusal that the proxy reports to a client.
 type mishap struct {
 	name   string
 	status int
 	kind   string // the error type of RFC 9209
 	url    string // SCHEME stands for the entry's, SITE for the site
-	scheme string // of the entries by which it can happen; "" for all
-	tunnel bool   // it happens in tunnels alone
+	scheme string // of the entries where it can happen; "" means all
+	tunnel bool   // it happens only in tunnels
 	header http.Header
 	host   string // the request's Host, if it is not the URL's
 }
@@ -120,8 +120,8 @@ Crawl-delay: 0.5
 Disallow: /private
 `
 
-// Whatever goes wrong, by whatever door, the client is told so in a form that it
-// understands.
+// Whatever goes wrong, at every door, the client gets an answer in the format that it
+// accepts.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	w := start(t, "name: front-1")
@@ -159,8 +159,8 @@ func (o *origin) port() string {
 	return port
 }
 
-// What takes too long is told too, as soon as it has.
-func TestAnswersInTime(t *testing.T) {
+// Timeouts are reported too.
+func TestAnswersAfterTimeouts(t *testing.T) {
 	t.Parallel()
 	w := start(t, "name: front-1", "upstream: {connect_timeout: 1s, response_header_timeout: 300ms, insecure: ['127.0.0.1']}", "# ORIGINS")
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -182,7 +182,7 @@ func TestAnswersInTime(t *testing.T) {
 	}
 }
 
-// deafListener is an address where connections are made and nothing is said.
+// deafListener returns an address that accepts connections and sends nothing.
 func deafListener(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,8 +191,8 @@ func deafListener(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// fullListener is an address where connections wait for a place: its queue takes
-// next to none, and those are there.
+// fullListener returns an address where connection attempts hang, because the listener's
+// queue is full.
 func fullListener(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -209,11 +209,11 @@ func fullListener(t *testing.T) string {
 		}
 		t.Cleanup(func() { conn.Close() })
 	}
-	t.Skip("this system takes connections beyond a listener's queue")
+	t.Skip("this system accepts connections beyond a listener's queue")
 	return ""
 }
 
-// wantAnswers has a mishap told in each format, and to HEAD.
+// wantAnswers checks what an entry answers to a mishap, in each format and to HEAD.
 func (w *world) wantAnswers(e entry, m mishap) {
 	t := w.t
 	client := e.client(w)
@@ -261,7 +261,7 @@ func (w *world) wantAnswers(e entry, m mishap) {
 
 var proxyStatusField = regexp.MustCompile(`^front-1; error=([a-z_]+); details="(?:[ !#-\[\]-~]|\\["\\])+"$`)
 
-// wantAnswer looks at what all formats have in common.
+// wantAnswer checks what all formats have in common.
 func wantAnswer(t *testing.T, m mishap, resp *http.Response) {
 	t.Helper()
 	field := proxyStatusField.FindStringSubmatch(resp.Header.Get("Proxy-Status"))
@@ -304,7 +304,7 @@ func wantHTML(t *testing.T, m mishap, resp *http.Response, body string) {
 	wantFacts(t, m, body)
 }
 
-// wantFacts looks for what somebody wants to know who was refused.
+// wantFacts checks that a refusal says what a user needs to understand it.
 func wantFacts(t *testing.T, m mishap, body string) {
 	t.Helper()
 	if m.status != 403 {
@@ -338,7 +338,7 @@ func wantProblem(t *testing.T, m mishap, resp *http.Response, body string) {
 	}
 	if m.status != 403 {
 		if len(o) != 4 {
-			t.Errorf("there is more than a problem: %s", body)
+			t.Errorf("the problem has more than four members: %s", body)
 		}
 		return
 	}
@@ -365,8 +365,8 @@ func wantProblem(t *testing.T, m mishap, resp *http.Response, body string) {
 	}
 }
 
-// doorways are requests that end at the door itself: a CONNECT, and those for the
-// proxy.
+// doorways are requests that the proxy answers itself: bad CONNECTs and URLs, and requests
+// for its own pages.
 var doorways = []struct {
 	name, request string
 	status        int
@@ -379,7 +379,7 @@ var doorways = []struct {
 	{"another scheme", "GET gopher://127.0.0.1/ HTTP/1.1", 400, "http_request_error"},
 	{"a bad port, https", "GET https://127.0.0.1:99999/ HTTP/1.1", 400, "http_request_error"},
 	{"GET *", "GET * HTTP/1.1", 400, "http_request_error"},
-	{"no page of the proxy's", "GET /nothing HTTP/1.1", 404, "http_request_error"},
+	{"no such page of the proxy", "GET /nothing HTTP/1.1", 404, "http_request_error"},
 }
 
 func TestAnswersAtTheDoor(t *testing.T) {
@@ -392,8 +392,8 @@ func TestAnswersAtTheDoor(t *testing.T) {
 	}
 }
 
-// A client that may not use the proxy hears it at every door.
-func TestAnswersToForeignClients(t *testing.T) {
+// A client that may not use the proxy is told so at every door.
+func TestAnswersToClientsThatAreNotAllowed(t *testing.T) {
 	t.Parallel()
 	w := start(t, "name: front-1", "clients: {allow: [127.0.0.2]}")
 	site := newOrigin(t, "http", says(""), nil)
@@ -418,7 +418,7 @@ func TestAnswersToForeignClients(t *testing.T) {
 	}
 }
 
-// A client without the right password hears it at every door that leads on.
+// A client without the right password is told so at every door that leads to a site.
 func TestAnswersWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("sesame"), bcrypt.MinCost)
@@ -451,7 +451,7 @@ func TestAnswersWithoutCredentials(t *testing.T) {
 	}
 }
 
-// wantDoorAnswers sends a request line, and has its mishap told in each format.
+// wantDoorAnswers sends a request line and checks the answer in each format.
 func (w *world) wantDoorAnswers(request string, m mishap) {
 	t := w.t
 	method, _, _ := strings.Cut(request, " ")
@@ -477,7 +477,7 @@ func (w *world) wantDoorAnswers(request string, m mishap) {
 	}
 }
 
-// Inside a tunnel, too, there are requests that make no sense.
+// Requests inside a tunnel can be invalid too.
 func TestAnswersInsideTunnels(t *testing.T) {
 	t.Parallel()
 	w := start(t, "name: front-1")
@@ -516,7 +516,7 @@ func TestAnswersInsideTunnels(t *testing.T) {
 	}
 }
 
-// secure speaks TLS in a tunnel to this machine.
+// secure starts TLS in a tunnel to this machine.
 func (w *world) secure(conn net.Conn) net.Conn {
 	w.t.Helper()
 	roots := x509.NewCertPool()
@@ -528,8 +528,8 @@ func (w *world) secure(conn net.Conn) net.Conn {
 	return secured
 }
 
-// A request with a body that is refused leaves its connection in a state that
-// the client can tell: either the next request is answered, or there is an end.
+// After a refused request with a body, the connection is either usable or closed: the next
+// request is answered, or the client sees the end.
 func TestRefusedBodies(t *testing.T) {
 	t.Parallel()
 	w := start(t, "name: front-1")
@@ -561,7 +561,7 @@ func TestRefusedBodies(t *testing.T) {
 	}
 }
 
-// postRefused posts on a connection what is refused, and then asks for a page.
+// postRefused sends a POST that is refused, and then asks for a page on the same connection.
 func (w *world) postRefused(conn net.Conn, site string, size int, chunked bool) {
 	t := w.t
 	host := strings.SplitN(site, "://", 2)[1]
@@ -603,7 +603,7 @@ func (w *world) postRefused(conn net.Conn, site string, size int, chunked bool) 
 	}
 }
 
-// Over HTTP/2 a refused body ends its stream and nothing else.
+// Over HTTP/2, a refused body ends only its stream.
 func TestRefusedBodiesOverHTTP2(t *testing.T) {
 	t.Parallel()
 	w := start(t, "name: front-1")
@@ -630,7 +630,7 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 	}
 }
 
-// What a site and a client write stays text, in whatever format it is told.
+// Text from sites and clients stays text in every format.
 func TestHostileTextStaysText(t *testing.T) {
 	t.Parallel()
 	const (
@@ -659,7 +659,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		t.Errorf("markup from outside: %q", stray)
 	}
 	if !strings.Contains(body, "&lt;script&gt;alert(&#39;rule&#39;)&lt;/script&gt;") {
-		t.Errorf("the rule is not to be read:\n%s", body)
+		t.Errorf("the rule is not shown:\n%s", body)
 	}
 
 	_, body = ask("application/json")

@@ -18,17 +18,16 @@ import (
 	"time"
 )
 
-// client is a program that people fetch with. It has no flags and no code for
-// the proxy or its CA, but for those that the README's table says it needs.
+// client is a program that people fetch pages with. It has no flags and no code for the proxy
+// or its CA, except what the README's table says it needs.
 type client struct {
 	name    string
-	command []string // which gets the URL as its last argument
+	command []string // gets the URL as its last argument
 	pages   pages    // the zero value means pages of the shop
-	refusal string   // a pattern for what it shows of one; "" means its status and Proxy-Status
+	refusal string   // pattern of what it shows of a refusal; "" means its status and Proxy-Status
 }
 
-// pages are the paths of one that robots.txt allows and of one that it does
-// not.
+// pages are the paths of a page that robots.txt allows and of one that it does not.
 type pages struct{ allowed, refused string }
 
 var (
@@ -43,7 +42,7 @@ const (
 	answerPage           = `(?s)<h1>403 .*the proxy robotsproxy-run-\w+`
 )
 
-// clients are those of the README's table, in its order.
+// clients returns the clients of the README's table, in its order.
 func clients(t *testing.T) []client {
 	t.Helper()
 	file := func(name string) string { return filepath.Join("testdata", "clients", name) }
@@ -76,7 +75,7 @@ func clients(t *testing.T) []client {
 	}
 }
 
-// modules is the folder of what make test-clients has from npm.
+// modules returns the folder of the packages that make test-clients installs from npm.
 func modules(t *testing.T) string {
 	t.Helper()
 	folder, err := filepath.Abs(filepath.Join("..", "..", ".clients", "node_modules"))
@@ -98,13 +97,13 @@ func TestEveryClientObeysUnderRun(t *testing.T) {
 				address := scheme + "://shop.example.com"
 
 				if out := c.run(t, site, address+c.pages.allowed); !strings.Contains(out, "the page "+c.pages.allowed) {
-					t.Errorf("the allowed page did not come; it wrote:\n%s", out)
+					t.Errorf("the allowed page did not come; the client wrote:\n%s", out)
 				}
 				wantByProxy(t, site.askedFor(c.pages.allowed))
 
 				out := c.run(t, site, address+c.pages.refused)
 				if !regexp.MustCompile(c.refusal).MatchString(out) {
-					t.Errorf("of the refusal it shows nothing like %s; it wrote:\n%s", c.refusal, out)
+					t.Errorf("the client shows nothing like %s; it wrote:\n%s", c.refusal, out)
 				}
 				if asked := site.askedFor(c.pages.refused); len(asked) > 0 {
 					t.Errorf("the site was asked for the refused page %d times", len(asked))
@@ -114,9 +113,9 @@ func TestEveryClientObeysUnderRun(t *testing.T) {
 	}
 }
 
-// run gets one URL through a proxy of the client's own, and returns what it
-// wrote. Every name leads to the site: Go and Ruby go past every proxy for
-// loopback names, so the site needs another.
+// run gets one URL through a proxy of the client's own and returns what the client wrote.
+// Every host name leads to the site. The site needs a name because Go and Ruby use no proxy for
+// loopback names.
 func (c client) run(t *testing.T, site *origin, url string) string {
 	t.Helper()
 	w := newWorld(t)
@@ -140,8 +139,8 @@ func (c client) run(t *testing.T, site *origin, url string) string {
 	return string(out)
 }
 
-// repositories answers for git where a path is of a repository, and else every
-// page by its own path. Each repository has one file, which says as much.
+// repositories returns a handler that serves git repositories, and pages that say their own
+// path. The one file of each repository says the repository's path.
 func repositories(t *testing.T) http.HandlerFunc {
 	t.Helper()
 	root := t.TempDir()
@@ -176,7 +175,7 @@ func git(t *testing.T, input string, args ...string) string {
 	return string(out)
 }
 
-// askedFor are the requests for a page or for what is below it.
+// askedFor returns the requests for a page or for anything below it.
 func (o *origin) askedFor(path string) (found []*http.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,7 +187,7 @@ func (o *origin) askedFor(path string) (found []*http.Request) {
 	return found
 }
 
-// wantByProxy says that a site was asked, and by nobody but the proxy of run.
+// wantByProxy checks that a site was asked, and only by the proxy of run.
 func wantByProxy(t *testing.T, asked []*http.Request) {
 	t.Helper()
 	if len(asked) == 0 {
@@ -196,7 +195,7 @@ func wantByProxy(t *testing.T, asked []*http.Request) {
 	}
 	for _, r := range asked {
 		if via := r.Header.Get("Via"); !strings.Contains(via, " robotsproxy-run-") {
-			t.Errorf("the site was asked past the proxy: Via is %q", via)
+			t.Errorf("a request bypassed the proxy: Via is %q", via)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// clientEnv is what a user sets to lead clients through the proxy.
+// clientEnv returns the variables that a user sets to point clients at the proxy.
 func (w *world) clientEnv() []string {
 	proxy := "http://" + w.proxy
 	return []string{
@@ -43,8 +43,8 @@ func (w *world) curl(args ...string) reply {
 	return replies[0]
 }
 
-// curls gets several URLs by one run of curl, for each of which args has the
-// option -o, but for one.
+// curls gets several URLs with one run of curl. args must have the option -o for each URL
+// but one.
 func (w *world) curls(args ...string) []reply {
 	w.t.Helper()
 	curl, err := exec.LookPath("curl")
@@ -59,7 +59,7 @@ func (w *world) curls(args ...string) []reply {
 	run.Env = w.clientEnv()
 	var out bytes.Buffer
 	run.Stdout = &out
-	run.Run() // its exit code is with each reply
+	run.Run() // the exit code is in each reply
 	var replies []reply
 	parts := strings.Split(out.String(), mark)
 	for i := 0; i+1 < len(parts); i += 2 {
@@ -99,7 +99,7 @@ func (w *world) statuses(site, agent string, paths []string, args ...string) map
 	return got
 }
 
-// crawled is what the spider tells of one page.
+// crawled is what the spider reports about one page.
 type crawled struct {
 	URL      string
 	Status   int
@@ -107,7 +107,7 @@ type crawled struct {
 	Protocol string
 }
 
-// scrapy runs the spider in testdata from these pages on, parted by commas.
+// scrapy runs the spider in testdata from these pages on, which are separated by commas.
 func (w *world) scrapy(agent, from string, settings ...string) map[string]crawled {
 	w.t.Helper()
 	scrapy, err := exec.LookPath("scrapy")
@@ -132,7 +132,7 @@ func (w *world) scrapy(agent, from string, settings ...string) map[string]crawle
 	return found
 }
 
-// wantRefused says that a reply is the proxy's own 403, and the origin's if not.
+// wantRefused checks that a reply is the proxy's own 403, with this reason.
 func wantRefused(t *testing.T, r reply, reason string) {
 	t.Helper()
 	proxyStatus := strings.ReplaceAll(r.header.Get("Proxy-Status"), `\"`, `"`)

@@ -24,8 +24,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// newBrowser starts a browser that can reach nothing but this machine. It has one
-// tab for each page that is opened in it.
+// newBrowser starts a browser that can reach only this machine. Each page that is opened in
+// it gets a tab.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -48,18 +48,18 @@ func newBrowser(t *testing.T) context.Context {
 	return ctx
 }
 
-// tab is a page in a browser, and what it has done.
+// tab is a page in a browser, with a record of what it did.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu    sync.Mutex
-	said  []string // in its console
-	asked []string // URLs
+	said  []string // messages in its console
+	asked []string // URLs that it requested
 }
 
-// open shows the dashboard of w in a new tab. Where nothing else is expected, its
-// console must stay empty, and it must ask nobody but w.
+// open shows the dashboard of w in a new tab. The console must stay empty, and the page must
+// ask only w.
 func (w *world) open(browser context.Context, route string) *tab {
 	w.t.Helper()
 	p := w.openAt(browser, "http://"+w.admin+"/"+route)
@@ -73,8 +73,8 @@ func (w *world) open(browser context.Context, route string) *tab {
 	return p
 }
 
-// openAt is open by any address of w's, and where something goes wrong that the console
-// tells of.
+// openAt shows a page of w in a new tab. The console may have messages, for tests in which
+// something fails.
 func (w *world) openAt(browser context.Context, address string) *tab {
 	w.t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -125,27 +125,27 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// click clicks the button or link of that name in a part of the page.
+// click clicks the button or link of this name in an element of the page.
 func (p *tab) click(part, name string) {
 	p.t.Helper()
 	p.do(chromedp.Click(fmt.Sprintf(`//*[@id=%q]//*[self::button or self::a][normalize-space()=%q]`, part, name)))
 }
 
-// write fills a field, in place of what it holds.
+// write replaces the text of a field.
 func (p *tab) write(field, text string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf("document.querySelector(%q).select()", field))
 	p.do(chromedp.SendKeys(chromedp.CSS(field), text))
 }
 
-// choose takes an option of a list.
+// choose selects an option of a list.
 func (p *tab) choose(field, value string) {
 	p.t.Helper()
 	p.want(fmt.Sprintf(`[...document.querySelector(%q).options].some((o) => o.value === %[2]q)`, field, value))
 	p.eval(fmt.Sprintf(`{ const f = document.querySelector(%q); f.value = %q; f.dispatchEvent(new Event("input", {bubbles: true})); f.dispatchEvent(new Event("change", {bubbles: true})); }`, field, value))
 }
 
-// eval is the value of an expression in the page.
+// eval returns the value of an expression in the page.
 func (p *tab) eval(expression string) any {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, testTimeout)
@@ -166,14 +166,14 @@ func (p *tab) want(expression string) {
 		})
 }
 
-// text is what can be read in the first element of a selector.
+// text returns the visible text of the first element that matches a selector.
 func (p *tab) text(selector string) string {
 	p.t.Helper()
 	text, _ := p.eval(fmt.Sprintf("document.querySelector(%q)?.innerText", selector)).(string)
 	return text
 }
 
-// wantText waits until an element has all parts.
+// wantText waits until the text of an element holds all parts.
 func (p *tab) wantText(selector string, parts ...string) {
 	p.t.Helper()
 	for _, part := range parts {
@@ -181,7 +181,7 @@ func (p *tab) wantText(selector string, parts ...string) {
 	}
 }
 
-// decisions are the paths that are in the list, the newest first.
+// decisions returns the paths in the list of decisions, the newest first.
 func (p *tab) decisions() []string {
 	p.t.Helper()
 	paths := []string{}
@@ -209,7 +209,7 @@ func TestDashboard(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, browser context.Context){
 		"decisions": decisionsAsTheyAreMade,
 		"broken":    streamThatBreaks,
-		"late":      whatComesTooLate,
+		"held":      requestsThatAreHeldBack,
 		"origins":   originsBySearchAndPage,
 		"origin":    originWithItsRules,
 		"explain":   explanations,
@@ -248,7 +248,7 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	}
 	p.want(`document.querySelectorAll("#decisions .chip.reported, #decisions .chip.refused, #decisions .chip.allowed").length === 3`)
 
-	// Filters, and what they leave out while it comes.
+	// Filters, while more decisions come.
 	p.choose("#filters [name=verdict]", "refused")
 	p.wantDecisions("/cart?<b>")
 	w.curl("-A", "ExampleBot/2", site.URL+"/search")
@@ -270,7 +270,7 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.click("live-empty", "Show all")
 	p.wantDecisions("/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 
-	// A pause keeps what comes.
+	// A pause keeps new decisions back.
 	p.click("live", "Pause")
 	p.wantText("#stream-state", "paused")
 	w.curl(site.URL + "/products/3")
@@ -279,7 +279,7 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.click("live", "Go on")
 	p.wantDecisions("/products/3", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 
-	// More than are kept while nobody looks are missed, which is said.
+	// The page says how many decisions it missed, if more came than the program keeps.
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origins"))
 	client := w.client(false)
 	for i := range 1010 {
@@ -293,23 +293,23 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.wantText("#stream-note", "10 decisions missed")
 	p.want(`document.querySelector("#decisions td.url").textContent.endsWith("/products/1009") && document.querySelectorAll("#decisions tr").length === 200`)
 
-	// The last hour, in figures too.
+	// The last hour, as numbers and as a chart.
 	p.do(chromedp.Reload())
 	p.wantText("#total-allowed", "1,014")
 	p.wantText("#total-refused", "2")
-	p.want(`document.querySelectorAll("#decisions .new").length === 0`) // so many do not fade in
+	p.want(`document.querySelectorAll("#decisions .new").length === 0`) // old rows do not fade in
 	p.want(`document.querySelector("#chart .bar.allowed") && document.querySelector("#chart .bar.refused")`)
 	p.want(`document.querySelector("#chart").getAttribute("aria-label").includes("1,014 allowed, 2 refused")`)
 	p.do(chromedp.Focus(chromedp.CSS("#chart")), chromedp.SendKeys(chromedp.CSS("#chart"), kb.ArrowLeft+kb.ArrowLeft))
 	p.want(`/^\d\d:\d\d: [\d,]+ allowed, \d+ refused, \d+ waited$/.test(document.querySelector("#chart-told").textContent)`)
 	p.want(`document.querySelectorAll("#decisions tr").length === 200`)
 
-	// Many need no more room.
+	// Large numbers fit.
 	p.eval(`{ import("/dashboard/chart.js").then((chart) => chart.show([{ time: new Date().toISOString(), allowed: 31e6, refused: 0, waited: 123456 }])) }`)
 	p.want(`(([...texts]) => texts.some((text) => text.textContent === "40M") && texts.every((text) => text.getBBox().x >= 0))(document.querySelectorAll("#chart text"))`)
 }
 
-// A stream that breaks is told of, and goes on by itself where it was.
+// The page says that the stream has broken, and continues by itself where it was.
 func streamThatBreaks(t *testing.T, browser context.Context) {
 	w := newWorld(t, dashboardConfig)
 	// No other test takes a port of this address while the program is away.
@@ -331,9 +331,9 @@ func streamThatBreaks(t *testing.T, browser context.Context) {
 	p.wantText("#explain-notice", "robotsproxy does not answer")
 }
 
-// Who has to wait too long is told apart from who is disallowed, and a try whose time
-// has come from one that is to come.
-func whatComesTooLate(t *testing.T, browser context.Context) {
+// A request that would wait too long looks different from one that is disallowed, and a fetch
+// that is due from one that is due later.
+func requestsThatAreHeldBack(t *testing.T, browser context.Context) {
 	w := start(t, "pace: {max_wait: 1ms}\nrobots: {retry_min: 1ms, retry_max: 1ms}")
 	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 20\nDisallow: /cart\n"), nil)
 	p := w.open(browser, "")
@@ -408,7 +408,7 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p.choose("#reader [name=identity]", "default")
 	p.wantText("#file-told", "10 rules for *")
 
-	// Forgotten, it is fetched by the next request, and its history says what changed.
+	// After "Forget", the next request fetches robots.txt, and the history says what changed.
 	p.click("origin", "Forget …")
 	p.wantText("#forget-dialog", site.URL, "the next request fetches it")
 	p.click("forget-dialog", "Keep it")
@@ -428,7 +428,7 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p.wantText("#versions .removed", "-# A shop")
 	p.want(`document.querySelectorAll("#versions > details").length === 2`)
 
-	// Nothing of it is left where another origin can't be shown.
+	// The view of an invalid origin shows nothing of the one before.
 	p = w.openAt(browser, "http://"+w.admin+"/#/origin?origin="+url.QueryEscape(site.URL))
 	p.wantText("#versions", "Disallow: /basket")
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=nobody"))
@@ -475,8 +475,8 @@ func explanations(t *testing.T, browser context.Context) {
 	broken.wantText("#explain-notice", "gopher")
 }
 
-// Who has logged in to the page has logged in to all that it asks for, also where the
-// token stands in its address.
+// A user who has logged in to the page has access to all that it asks for, even if the token
+// is in the page's address.
 func tokenOfTheBrowser(t *testing.T, browser context.Context) {
 	w := start(t, "admin_token: s3cret")
 	site := newOrigin(t, "http", shop(), nil)
@@ -490,7 +490,7 @@ func tokenOfTheBrowser(t *testing.T, browser context.Context) {
 	p.wantText("#origin-told", "Forgotten")
 }
 
-// What sites and clients write is shown as it is, and does nothing.
+// Text from sites and clients is shown as text and is never executed.
 func hostileDataIsText(t *testing.T, browser context.Context) {
 	w := start(t, dashboardConfig)
 	const script = "<script>window.hit=1</script><svg/onload=window.hit=2><img/src='//203.0.113.1/x'>"
@@ -527,8 +527,8 @@ func hostileDataIsText(t *testing.T, browser context.Context) {
 	}
 }
 
-// The page fits wherever it is looked at. Where ROBOTSPROXY_SCREENSHOTS names a
-// folder, what it looks like is kept there.
+// The page fits narrow and wide windows, in light and dark. If ROBOTSPROXY_SCREENSHOTS names
+// a folder, screenshots are kept there.
 func looksEverywhere(t *testing.T, browser context.Context) {
 	w := start(t, dashboardConfig)
 	var text atomic.Value
@@ -610,7 +610,7 @@ func TestDashboardFiles(t *testing.T) {
 		}
 	}
 	if status, _ := w.get("/", "rebound.example"); status != 403 {
-		t.Errorf("under a foreign name: status %d", status)
+		t.Errorf("under another host name: status %d", status)
 	}
 	http.DefaultClient.CloseIdleConnections()
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A proxy that has no descriptor left for a connection says so of itself. No origin is
-// taken for unreachable, by it or by another of its fleet, and the admin server answers.
-func TestFleetOfWhichOneIsOutOfDescriptors(t *testing.T) {
+// A proxy without a descriptor for a connection says that the fault is its own. Neither it
+// nor its fleet takes an origin for unreachable, and its admin server answers.
+func TestOneOfAFleetRunsOutOfDescriptors(t *testing.T) {
 	t.Parallel()
 	const places, many = 32, 38 // of 64 descriptors, half are for connections
 	server := newRedis(t)
@@ -74,8 +74,8 @@ func TestFleetOfWhichOneIsOutOfDescriptors(t *testing.T) {
 	}
 }
 
-// Clients and origins that are idle make room for others.
-func TestIdleConnectionsLeaveTheirDescriptors(t *testing.T) {
+// Idle connections of clients and origins are closed for new ones.
+func TestIdleConnectionsGiveWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.files = 64
@@ -102,7 +102,7 @@ func TestIdleConnectionsLeaveTheirDescriptors(t *testing.T) {
 	}
 }
 
-// proxyConn is a client with one connection to a proxy.
+// proxyConn is a client with a single connection to a proxy.
 type proxyConn struct {
 	t *testing.T
 	net.Conn
@@ -118,7 +118,7 @@ func dialProxy(t *testing.T, w *world) *proxyConn {
 	return &proxyConn{t, conn, bufio.NewReader(conn)}
 }
 
-// ask returns the response, whose body has been read.
+// ask gets a URL and returns the response, after reading its body.
 func (c *proxyConn) ask(url string) *http.Response {
 	c.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, url, nil)

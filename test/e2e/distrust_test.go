@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// gallery is a web site on each of some addresses of this machine, whose pages show
-// pictures of all of them, so that a browser opens connections ahead.
+// gallery starts web sites on several addresses of this machine. Their pages show pictures
+// from all of them, so that a browser opens connections in advance.
 func gallery(t *testing.T, sites int) (first string) {
 	t.Helper()
 	var listeners []net.Listener
@@ -45,8 +45,8 @@ func gallery(t *testing.T, sites int) (first string) {
 	return "https://" + listeners[0].Addr().String()
 }
 
-// A browser leaves connections that it has opened ahead. If it trusts the CA, that is
-// counted apart, and nobody is warned of it.
+// A browser abandons connections that it has opened in advance. If it trusts the CA, they
+// are counted separately, and there is no warning.
 func TestBrowserThatTrustsTheCA(t *testing.T) {
 	t.Parallel()
 	certutil, err := exec.LookPath("certutil")
@@ -86,12 +86,12 @@ func TestBrowserThatDistrustsTheCA(t *testing.T) {
 		t.Errorf("the page came without the CA:\n%s", page)
 	}
 	w.stop()
-	if lines := w.log.Lines("does not trust", `"host":"127.0.0.11"`); len(lines) != 1 { // the browser asks other hosts of its own accord
+	if lines := w.log.Lines("does not trust", `"host":"127.0.0.11"`); len(lines) != 1 { // the browser asks other hosts too
 		t.Errorf("%d warnings, want one for a client and host: %s", len(lines), lines)
 	}
 }
 
-// throughProxy are the options by which Chromium asks for all by the proxy.
+// throughProxy returns the options that make Chromium use the proxy for everything.
 func (w *world) throughProxy() []string {
 	return []string{"--proxy-server=http://" + w.proxy, "--proxy-bypass-list=<-loopback>"}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// python's http.server, as many another, answers 404 to what is asked of it in absolute
-// form.
+// Python's http.server answers 404 to a request in absolute form, as many servers do. So
+// paths that begin with // must reach it in origin form.
 func TestDoubleSlashOfPythonsServer(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// echoSite sends back what it gets, over neither HTTP nor TLS.
+// echoSite starts a server that sends back what it gets, without HTTP or TLS.
 func echoSite(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +35,7 @@ func echoSite(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// wantEcho sends a word and wants it back.
+// wantEcho sends a word and expects it back.
 func wantEcho(t *testing.T, conn io.ReadWriter, word string) {
 	t.Helper()
 	io.WriteString(conn, word)
@@ -45,11 +45,10 @@ func wantEcho(t *testing.T, conn io.ReadWriter, word string) {
 	}
 }
 
-// What goes on when SIGTERM comes may end: slow downloads, tunnels, WebSockets and
-// streams.
+// After SIGTERM, what is under way may end: slow downloads, tunnels, WebSockets and streams.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	const long = 16 << 20 // more than lies on the way between two processes
+	const long = 16 << 20 // more than socket buffers hold between two processes
 	echo := echoSite(t)
 	w := start(t, `shutdown_grace: 10m
 https: {passthrough: ["localhost"]}
@@ -133,7 +132,7 @@ overrides: [{origin: "https://localhost:*", verdict: allow}]`)
 	if state := w.ended(); state.ExitCode() != 0 {
 		t.Errorf("%v, want exit code 0", state)
 	}
-	t.Logf("the end took %v", time.Since(begun))
+	t.Logf("the shutdown took %v", time.Since(begun))
 	if lines := w.log.Lines(`"message":"request"`); len(lines) != len(doors)+3 {
 		t.Errorf("%d decisions are logged, want %d:\n%s", len(lines), len(doors)+3, strings.Join(lines, ""))
 	}

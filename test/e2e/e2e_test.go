@@ -276,7 +276,7 @@ func TestSiteWithoutRobotsAllowsEverything(t *testing.T) {
 	w.decision(o.URL+"/products/1").want(t, "verdict", "disallowed", "reason", "status")
 }
 
-func TestSiteChangesItsMind(t *testing.T) {
+func TestRobotsTxtChanges(t *testing.T) {
 	t.Parallel()
 	w := start(t, "robots: {ttl: 100ms, min_ttl: 1ms}")
 	var closed atomic.Bool
@@ -292,7 +292,7 @@ func TestSiteChangesItsMind(t *testing.T) {
 	waitFor(t, func() bool { return w.curl(o.URL+"/").status == 403 }, func() string { return "the first robots.txt holds for ever" })
 }
 
-func TestHostsAreComparedByMeaning(t *testing.T) {
+func TestHostsAreComparedInNormalForm(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
@@ -326,7 +326,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// Some clients ask for https:// as they do for http://, without a tunnel.
+// Some clients send GET https:// to the proxy, without a tunnel.
 func TestHTTPSWithoutATunnel(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -350,8 +350,8 @@ func TestInsecureHosts(t *testing.T) {
 	wantRefused(t, w.curl(o.URL+"/cart"), "Disallow: /cart")
 }
 
-// What an origin sends arrives as it comes, also when the rest never does.
-func TestPiecesArriveAsTheyCome(t *testing.T) {
+// What an origin sends reaches the client at once, even if the rest never follows.
+func TestPiecesAreForwardedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for _, door := range doors {
@@ -387,8 +387,8 @@ func TestPiecesArriveAsTheyCome(t *testing.T) {
 	}
 }
 
-// An answer to HEAD that has a body is one of many things that the libraries
-// grumble about.
+// The libraries log complaints of their own, for example about a response to HEAD that has
+// a body.
 func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	t.Parallel()
 	w := start(t, "log: {level: debug}", "limits: {header_timeout: 100ms}")
@@ -404,7 +404,7 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	}
 	w.raw("CONNECT " + o.Listener.Addr().String() + " HTTP/1.1\r\nHost: x\r\n\r\n\x16\x03\x01\x00\x01\x00")
 	w.raw("\x16\x03\x01\x00\x01\x00\r\n\r\n")
-	w.stop() // looks at every line
+	w.stop() // checks every line
 }
 
 func TestDecisionLine(t *testing.T) {
@@ -461,7 +461,7 @@ func TestNoCredentialsInTheLog(t *testing.T) {
 	}
 }
 
-// raw sends octets to the proxy, and returns what comes back until its end.
+// raw sends octets to the proxy and returns everything that it sends back.
 func (w *world) raw(text string) string {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.proxy)
@@ -496,7 +496,7 @@ func TestDecisionsThatAreLogged(t *testing.T) {
 	}
 }
 
-func TestClientsThatMayUseTheProxy(t *testing.T) {
+func TestClientsAllow(t *testing.T) {
 	t.Parallel()
 	w := start(t, "clients: {allow: [192.0.2.0/24, '::1/128']}")
 	o := newOrigin(t, "http", shop(), nil)
@@ -508,7 +508,7 @@ func TestClientsThatMayUseTheProxy(t *testing.T) {
 		t.Errorf("CONNECT: %s", got)
 	}
 	if o.robotsFetches() != 0 {
-		t.Error("a foreign client made the proxy fetch")
+		t.Error("a client that is not allowed made the proxy fetch")
 	}
 }
 
@@ -534,10 +534,10 @@ func TestDefaultIdentity(t *testing.T) {
 	}
 }
 
-// A server like nginx refuses requests whose header it does not like, and bots that
-// it does not know or want, as they are and not as the site's robots.txt is. No client frees
-// the site so for the others.
-func TestNoClientFreesASiteForOthers(t *testing.T) {
+// A server like nginx refuses a request for its header or its bot's name, which says
+// nothing about the site's robots.txt. So no client can make a site look unrestricted to
+// others.
+func TestNoClientLiftsRulesForOthers(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string][]string{
 		"a long name":       {"-A", strings.Repeat("x", 20<<10)},
@@ -568,8 +568,8 @@ func TestNoClientFreesASiteForOthers(t *testing.T) {
 	}
 }
 
-// A site that knows its bots has rules for them, and 403 for the rest.
-func TestSiteThatTurnsUnknownBotsAway(t *testing.T) {
+// Some sites have rules for the bots that they know, and answer 403 to all others.
+func TestSiteThatRefusesUnknownBots(t *testing.T) {
 	t.Parallel()
 	w := start(t, "robots: {ttl: 400ms, min_ttl: 1ms}")
 	var known atomic.Bool
@@ -594,7 +594,7 @@ func TestSiteThatTurnsUnknownBotsAway(t *testing.T) {
 	w.becomes(o.URL+"/cart", 200, "unavailable")
 }
 
-// A site that sends gzip without end and nothing in it is read for a moment.
+// The proxy soon stops reading a site that sends endless gzip with nothing in it.
 func TestSiteThatSendsEmptyGzip(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -612,14 +612,14 @@ func TestSiteThatSendsEmptyGzip(t *testing.T) {
 		}
 	}, nil)
 	wantRefused(t, w.curl(o.URL+"/"), "gzip that yields next to nothing")
-	if n := sent.Load(); n > 32<<20 { // what the kernel holds is some of it
-		t.Errorf("the site got rid of %d octets", n)
+	if n := sent.Load(); n > 32<<20 { // the kernel holds some of it
+		t.Errorf("the site could send %d octets", n)
 	}
 }
 
-// A client with many names and many new sites has one turn at a time for a fetch, as
-// any other has.
-func TestManyNamesHaveOneTurn(t *testing.T) {
+// A client that uses many names for many new sites has one turn at a time for a fetch, like
+// any other client.
+func TestManyNamesShareOneTurn(t *testing.T) {
 	t.Parallel()
 	const names = 30
 	w := start(t, "robots: {max_fetches: 1, fetch_timeout: 2m}")
@@ -632,7 +632,7 @@ func TestManyNamesHaveOneTurn(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	all.Go(func() { w.curl("-A", "first", site("first")) })
-	<-fetches // which has the only place
+	<-fetches // it takes the only place
 	for i := range names {
 		all.Go(func() { w.curl("-A", fmt.Sprint("Bot", i), site("greedy")) })
 	}
@@ -655,7 +655,7 @@ func TestManyNamesHaveOneTurn(t *testing.T) {
 	}
 }
 
-// What is an answer to haste leaves a good copy where it is, and is none for long.
+// 429 does not replace a good copy. Without one, it counts for a short time.
 func TestSiteThatAnswersTooManyRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t, "robots: {ttl: 300ms, min_ttl: 50ms, max_ttl: 1h, retry_min: 20ms, retry_max: 40ms}")

@@ -13,29 +13,29 @@ import (
 	"testing"
 )
 
-// machine is another machine, as far as the network can tell: a namespace of its own,
-// joined to this one by a cable.
+// machine is another machine as far as the network is concerned: a network namespace,
+// joined to this one by a pair of virtual interfaces.
 type machine struct {
 	t    *testing.T
 	name string
-	to   string // this machine's address on the cable
+	to   string // this machine's address on that link
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	ip, err := exec.LookPath("ip")
 	if err != nil || os.Geteuid() != 0 {
-		t.Skip("a network of two machines takes root and the program ip: install iproute2")
+		t.Skip("a network namespace needs root and the program ip; install Debian's package iproute2")
 	}
 	m := &machine{t: t, name: fmt.Sprintf("rp%d", os.Getpid()), to: "198.51.100.1"}
 	command := func(args string) {
 		t.Helper()
 		if out, err := exec.Command(ip, strings.Fields(args)...).CombinedOutput(); err != nil {
-			t.Skipf("ip %s: %v: %s; a network of two machines takes the right to make one", args, err, out)
+			t.Skipf("ip %s: %v: %s; this machine allows no network namespace", args, err, out)
 		}
 	}
 	command("netns add " + m.name)
-	t.Cleanup(func() { exec.Command(ip, "netns", "delete", m.name).Run() }) // its end of the cable takes the other along
+	t.Cleanup(func() { exec.Command(ip, "netns", "delete", m.name).Run() }) // deletes both interfaces
 	command("link add " + m.name + " type veth peer name far netns " + m.name)
 	command("address add " + m.to + "/30 dev " + m.name)
 	command("link set " + m.name + " up")
@@ -44,7 +44,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// curl gets a URL by a proxy, and returns the status and Proxy-Status.
+// curl gets a URL through a proxy. It returns the status and the status of CONNECT.
 func (m *machine) curl(proxy string, args ...string) string {
 	m.t.Helper()
 	all := append([]string{"netns", "exec", m.name, "curl", "-sS", "-k", "--max-time", "20", "--noproxy", "", "-x", proxy, "-o", "/dev/null", "-w", "%{http_code} %{http_connect}"}, args...)
@@ -55,9 +55,10 @@ func (m *machine) curl(proxy string, args ...string) string {
 	return string(out)
 }
 
-// A client on another machine is not led to what listens on this one's loopback, the
-// admin server above all; a client on this machine is, by whatever address of it.
-func TestOtherMachinesAreNotLedToLoopback(t *testing.T) {
+// A client on another machine cannot reach what listens on this machine's loopback, such as
+// the admin server. A client on this machine can, whichever of the machine's addresses it
+// comes from.
+func TestOtherMachinesCannotReachLoopback(t *testing.T) {
 	t.Parallel()
 	far := newMachine(t)
 	w := newWorld(t, "clients: {allow: [0.0.0.0/0]}", "https: {mode: tunnel}")
@@ -82,7 +83,7 @@ func TestOtherMachinesAreNotLedToLoopback(t *testing.T) {
 	if n := o.robotsFetches() + len(o.pages()); n > 0 {
 		t.Errorf("the site on loopback was asked %d times", n)
 	}
-	get := func(url string) (int, string) { // by the address on the cable
+	get := func(url string) (int, string) { // through the address on the link
 		resp, err := w.client(false).Get(url)
 		must(t, err)
 		defer resp.Body.Close()
@@ -91,7 +92,7 @@ func TestOtherMachinesAreNotLedToLoopback(t *testing.T) {
 	if status, why := get(o.URL + "/page"); status != 200 {
 		t.Errorf("a client on this machine: %d %s", status, why)
 	}
-	// Nor is the one led there now that the other's connection is open.
+	// The other machine still cannot, now that there is an open connection to the site.
 	if got := far.curl(w.proxy, o.URL+"/page"); got != "502 000" {
 		t.Errorf("after a client on this machine: %s", got)
 	}

@@ -10,8 +10,8 @@ import (
 	"robotsproxy/internal/redistest"
 )
 
-// redisServer is the Redis of a fleet, on a socket: no other test takes that while the
-// server is away.
+// redisServer is the Redis of a fleet. It listens on a Unix socket, which no other test can
+// take while the server is away.
 type redisServer struct {
 	*redistest.Server
 	socket string
@@ -24,7 +24,7 @@ func newRedis(t *testing.T) redisServer {
 	return redisServer{redistest.Start(t, "--port", "0", "--unixsocket", socket, "--requirepass", "sesame"), socket}
 }
 
-// config has a proxy use the server.
+// config returns the configuration of a proxy that uses the server.
 func (s redisServer) config() string {
 	return "cache: {store: redis, redis_url: 'unix://default:sesame@" + s.socket + "'}"
 }
@@ -59,9 +59,9 @@ func TestFleetFetchesRobotsOnce(t *testing.T) {
 	}
 }
 
-// A proxy that is killed while it fetches for all holds up the others for no
-// longer than fetch_timeout and a little.
-func TestFleetOutlivesOneOfIt(t *testing.T) {
+// A proxy that is killed while it fetches for the fleet delays the others little longer than
+// fetch_timeout.
+func TestFleetSurvivesAKilledProxy(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
 	config := server.config() + "\nrobots: {fetch_timeout: 5s}"
@@ -89,7 +89,7 @@ func TestFleetOutlivesOneOfIt(t *testing.T) {
 	}
 }
 
-func TestRedisIsAwayAtFirst(t *testing.T) {
+func TestRedisIsAwayAtStart(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
 	server.Kill()
@@ -111,7 +111,7 @@ func TestRedisIsAwayAtFirst(t *testing.T) {
 	if lines := w.log.Lines("sesame"); len(lines) > 0 {
 		t.Errorf("the password is in the log: %s", lines)
 	}
-	late := start(t, server.config()) // finds what was fetched before
+	late := start(t, server.config()) // finds what the first one stored
 	wantRefused(t, late.curl(o.URL+"/cart"), "Disallow: /cart")
 	if n := o.robotsFetches(); n != 1 {
 		t.Errorf("robots.txt was fetched %d times", n)

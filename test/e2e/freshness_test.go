@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// becomes asks for a page until it is judged for this reason.
+// becomes asks for a page until the answer has this status and this reason.
 func (w *world) becomes(url string, status int, reason string) reply {
 	w.t.Helper()
 	requests := func() []string { return w.log.Lines(`"message":"request"`) }
@@ -29,8 +29,8 @@ func (w *world) becomes(url string, status int, reason string) reply {
 	return r
 }
 
-// The life of two sites, one with and one without a good copy, in milliseconds
-// instead of days.
+// Two sites fail for long, one with and one without a good copy, in milliseconds instead of
+// days.
 func TestSitesThatFailForLong(t *testing.T) {
 	t.Parallel()
 	const robots = "robots: {ttl: 500ms, min_ttl: 1ms, max_ttl: 500ms, retry_min: 20ms, retry_max: 40ms, "

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Hosts in the configuration may be spelled as URLs may spell them, in capitals, in
-// Unicode and in full-width letters.
+// The configuration may spell hosts as URLs may: in capitals, in Unicode and in full-width
+// letters.
 func TestHostsInTheConfiguration(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, "https", says("User-agent: *\nDisallow: /closed\n"), nil)

@@ -7,12 +7,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
-// fiveIdentities tell bots by one condition each, and one by two.
+// fiveIdentities recognise bots by one condition each, and one of them by two.
 const fiveIdentities = `
 identities:
   - name: images
@@ -55,9 +55,9 @@ User-agent: *
 Disallow: /news
 `
 
-// The API takes from a whole User-Agent the token that the proxy takes, and judges as an
-// identity what the proxy judges as that identity.
-func TestOneBotOneVerdict(t *testing.T) {
+// The API takes the same token from a whole User-Agent as the proxy does, and judges for an
+// identity as the proxy does.
+func TestAPIJudgesAsTheProxyDoes(t *testing.T) {
 	t.Parallel()
 	w := start(t, fiveIdentities)
 	o := newOrigin(t, "http", says(fiveRobots), nil)
@@ -89,10 +89,10 @@ func TestOneBotOneVerdict(t *testing.T) {
 	same([]string{"-A", "Scrapy/2.11"}, []string{"identity=spiders", "agent=Scrapy/2.11"})
 }
 
-// bot is a client, and what it is to the proxy and to the site.
+// bot is a client, as it is, as the proxy judges it and as the site sees it.
 type bot struct {
 	identity, token string
-	args            []string // curl's; PROXY stands for the proxy's address
+	args            []string // of curl; PROXY stands for the proxy's address
 	client          string   // its address
 	userAgent, from string   // as the site sees them
 	allowed         []string
@@ -103,7 +103,7 @@ var fiveBots = []bot{
 	{"images", "ImageBot", []string{"--proxy", "http://images:sesame@PROXY"}, "127.0.0.1",
 		"ImageBot-Large/1.0 (+https://bots.example/images)", "images@bots.example",
 		[]string{"/images/1", "/news/1", "/a.html"}, map[string]string{"/texts/1": "Disallow: /texts"}},
-	// An identity that stands before the one for its name.
+	// This identity comes before the one that its User-Agent matches.
 	{"texts", "TextBot", []string{"--interface", "127.0.0.2", "-A", "Scrapy/2.11"}, "127.0.0.2",
 		"TextBot/2.0", "",
 		[]string{"/texts/1", "/news/1"}, map[string]string{"/images/1": "Disallow: /images"}},
@@ -116,7 +116,7 @@ var fiveBots = []bot{
 	{"spiders", "Scrapy", []string{"-A", "Scrapy/2.11 (+https://scrapy.org)", "-H", "From: me@home.example"}, "127.0.0.1",
 		"Scrapy/2.11 (+https://scrapy.org)", "me@home.example",
 		nil, map[string]string{"/texts/1": "Disallow: /", "/news/1": "Disallow: /"}},
-	// One of two conditions is not enough, and a name with other letters is another.
+	// One of two conditions is not enough, and user names are case-sensitive.
 	{"default", "PriceBot", []string{"--interface", "127.0.0.9", "--proxy", "http://prices:sesame@PROXY", "-A", "PriceBot/3", "-H", "X-Crawler: no news"}, "127.0.0.9",
 		"PriceBot/3", "",
 		[]string{"/texts/1"}, map[string]string{"/a.html": "Disallow: /*.html$"}},
@@ -125,13 +125,13 @@ var fiveBots = []bot{
 		[]string{"/texts/1"}, map[string]string{"/news/1": "Disallow: /news"}},
 }
 
-// Five bots and two of no identity go to one site through one proxy, and each is
-// judged by what the site says to it.
+// Five bots, and two that match no identity, visit one site through one proxy. Each is
+// judged by its own group.
 func TestFiveBots(t *testing.T) {
 	t.Parallel()
 	w := start(t, fiveIdentities)
 	for _, door := range doors {
-		site := newNotingOrigin(t, door.origin, says(fiveRobots))
+		site := newOrigin(t, door.origin, says(fiveRobots), nil)
 		for i, b := range fiveBots {
 			t.Run(door.name+"/"+b.identity, func(t *testing.T) {
 				w.in(t).visitAs(b, door, site, fmt.Sprintf("?%d", i))
@@ -142,7 +142,7 @@ func TestFiveBots(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		return // else it would wait for each count
+		return // the counts would not come either
 	}
 	refusals := map[string]int{}
 	for _, b := range fiveBots {
@@ -164,13 +164,13 @@ func TestFiveBots(t *testing.T) {
 	}
 }
 
-// visitAs sends a bot to a site. The mark, a query, tells its requests from
-// others'.
-func (w *world) visitAs(b bot, d door, site *notingOrigin, mark string) {
+// visitAs sends a bot to a site. The mark, a query, tells its requests apart from those of
+// others.
+func (w *world) visitAs(b bot, d door, site *origin, mark string) {
 	t := w.t
 	marked := func(path string) string {
 		if strings.HasSuffix(path, ".html") {
-			return "/" + mark[1:] + path // the rule wants that end
+			return "/" + mark[1:] + path // the rule is anchored at the end
 		}
 		return path + mark
 	}
@@ -200,10 +200,10 @@ func (w *world) visitAs(b bot, d door, site *notingOrigin, mark string) {
 	wantSame(t, "pages", got, want)
 }
 
-// wantRobotsAskedBy sends a bot to a site of its own, and sees as whom the proxy
-// asks for its robots.txt: by what the configuration says of it, never by its own words.
+// wantRobotsAskedBy sends a bot to a new site and checks in whose name the proxy asks for
+// robots.txt: in the name that the configuration gives the bot, never in the bot's own.
 func (w *world) wantRobotsAskedBy(b bot, d door) {
-	site := newNotingOrigin(w.t, d.origin, says(fiveRobots))
+	site := newOrigin(w.t, d.origin, says(fiveRobots), nil)
 	w.curlAs(b, d, site.URL+"/texts/1")
 	userAgent, from := "robotsproxy/", ""
 	if strings.Contains(fiveIdentities, b.userAgent) {
@@ -231,36 +231,15 @@ func (w *world) curlAs(b bot, d door, url string) reply {
 	return w.curl(append(args, url)...)
 }
 
-// notingOrigin is a site that remembers also who asked for its robots.txt.
-type notingOrigin struct {
-	*origin
-	noted *notes
-}
-
-type notes struct {
-	mu     sync.Mutex
-	robots []*http.Request
-}
-
-func newNotingOrigin(t *testing.T, scheme string, robots http.HandlerFunc) *notingOrigin {
-	t.Helper()
-	noted := &notes{}
-	return &notingOrigin{newOrigin(t, scheme, func(rw http.ResponseWriter, r *http.Request) {
-		noted.mu.Lock()
-		noted.robots = append(noted.robots, r)
-		noted.mu.Unlock()
-		robots(rw, r)
-	}, nil), noted}
-}
-
-func (o *notingOrigin) robotsRequests() []*http.Request {
-	o.noted.mu.Lock()
-	defer o.noted.mu.Unlock()
-	return o.noted.robots
+// robotsRequests returns the requests for robots.txt.
+func (o *origin) robotsRequests() []*http.Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.robots)
 }
 
 // take returns the requests for pages since it was last called.
-func (o *notingOrigin) take() []*http.Request {
+func (o *origin) take() []*http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	asked := o.asked
@@ -268,14 +247,15 @@ func (o *notingOrigin) take() []*http.Request {
 	return asked
 }
 
-// What is judged first counts: identity, override, mode off, /robots.txt, policy.
-func TestOrderOfJudging(t *testing.T) {
+// The gate looks at the identity, overrides, mode off, /robots.txt and the policy, in this
+// order.
+func TestOrderOfJudgment(t *testing.T) {
 	t.Parallel()
 	plain := newOrigin(t, "http", says("User-agent: *\nDisallow: /private"), nil)
 	trusted := newOrigin(t, "h2", func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "", http.StatusInternalServerError) }, nil)
 	closed := newOrigin(t, "https", says(""), nil)
 	judged := newOrigin(t, "http", says("User-agent: *\nDisallow: /"), nil)
-	folder := t.TempDir() // beside that of the configuration
+	folder := t.TempDir() // beside the configuration's folder
 	must(t, os.WriteFile(filepath.Join(folder, "own.txt"), []byte("User-agent: curl\nAllow: /drafts/open\nDisallow: /drafts\n"), 0o600))
 	w := start(t, `
 identities:
@@ -338,7 +318,7 @@ overrides:
 	}
 	for name, test := range map[string]struct {
 		site *origin
-		want int // those of clients come along
+		want int // fetches by the proxy and by clients
 	}{"plain": {plain, 1 + 2}, "trusted": {trusted, 0 + 1}, "closed": {closed, 0 + 1}, "judged": {judged, 0 + 1}} {
 		if n := test.site.robotsFetches(); n != test.want {
 			t.Errorf("%s: robots.txt was asked for %d times, want %d", name, n, test.want)
@@ -355,9 +335,8 @@ overrides:
 	}
 }
 
-// TestBotsInBrowsersClothes has bots that borrow a browser's User-Agent meet the rules
-// that a site wrote for them.
-func TestBotsInBrowsersClothes(t *testing.T) {
+// Bots whose User-Agent looks like a browser's are judged by the groups that name them.
+func TestBotsWithBrowserUserAgents(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	const engine = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko"

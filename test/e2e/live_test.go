@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// watch reads the API's live decisions until the test ends.
+// watch opens the API's stream of decisions until the test ends.
 func (w *world) watch(query string, header ...string) *events {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -31,13 +31,13 @@ func (w *world) watch(query string, header ...string) *events {
 	return &events{w.t, bufio.NewReader(resp.Body)}
 }
 
-// events are server-sent.
+// events are server-sent events.
 type events struct {
 	t    *testing.T
 	from *bufio.Reader
 }
 
-// next waits for the next event that has data. An error is the end of the stream.
+// next waits for the next event that has data. At the end of the stream it returns an error.
 func (e *events) next() (kind, id string, data object, err error) {
 	for {
 		line, err := e.from.ReadString('\n')
@@ -56,7 +56,7 @@ func (e *events) next() (kind, id string, data object, err error) {
 	}
 }
 
-// want waits for a decision on a URL.
+// want waits for the next decision, which must be about this URL.
 func (e *events) want(url string) (id string, d object) {
 	e.t.Helper()
 	_, id, d, err := e.next()
@@ -101,7 +101,7 @@ func TestDecisionsOfTheAPI(t *testing.T) {
 		}
 	}
 
-	// A watcher that comes back gets what it has missed.
+	// A client that reconnects gets the events that it has missed.
 	for _, again := range []*events{w.watch("", "Last-Event-ID", first), w.watch("?after=" + first)} {
 		again.want(o.URL + "/cart")
 		again.want(o.URL + "/products/2")
@@ -111,7 +111,7 @@ func TestDecisionsOfTheAPI(t *testing.T) {
 	w.curl(o.URL + "/products/3")
 	none.want(o.URL + "/products/3")
 
-	// What they watch ends well, and they with it.
+	// The program ends while clients watch, and so do their streams.
 	w.stop()
 	if _, _, _, err := live.next(); err == nil {
 		if _, _, _, err = live.next(); err == nil {

@@ -15,7 +15,7 @@ import (
 	"robotsproxy/internal/logtest"
 )
 
-// Nobody has to read the log for requests to be answered.
+// Requests are answered even if nobody reads the log.
 func TestLogThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -70,7 +70,7 @@ func TestLogWhoseReaderLeaves(t *testing.T) {
 	w.stop()
 }
 
-// At SIGHUP the log goes on in a new file, also where the configuration is invalid.
+// At SIGHUP the log continues in a new file, even if the configuration is invalid.
 func TestLogIsRotated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -29,8 +29,8 @@ func promtool(dir, stdin string, args ...string) error {
 	return nil
 }
 
-// metrics are the names of what the program exposes, those of histograms without
-// their endings.
+// metrics returns the names of the metrics that the program exposes, and the whole text. A
+// histogram has one name, without suffix.
 func (w *world) metrics() (names []string, text string) {
 	w.t.Helper()
 	_, text = w.get("/metrics")
@@ -40,7 +40,7 @@ func (w *world) metrics() (names []string, text string) {
 	return names, text
 }
 
-// busy is a world in which something has happened.
+// busy returns a world that has judged some requests.
 func busy(t *testing.T) *world {
 	w := start(t)
 	o := newOrigin(t, "http", shop(), nil)
@@ -114,7 +114,7 @@ func TestAlertTestsNoticeBrokenAlerts(t *testing.T) {
 		must(t, promtool(dir, "", "check", "rules", "alerts.yml"))
 		return promtool(dir, "", "test", "rules", "alerts_test.yml")
 	}
-	must(t, run(t, readAlerts(t))) // as it is, it passes in this form too
+	must(t, run(t, readAlerts(t))) // the alerts pass when they are written anew
 	for i, rule := range readAlerts(t).Groups[0].Rules {
 		for broken, expr := range map[string]string{
 			"fires wrongly": "(" + rule.Expr + ") or on() vector(1)",
@@ -133,7 +133,7 @@ func TestAlertTestsNoticeBrokenAlerts(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\b(robotsproxy|go|process)_\w+`)
 
-// wantExposed looks whether each metric that an expression names is one of those.
+// wantExposed checks that every metric in an expression is one of names.
 func wantExposed(t *testing.T, where, expr string, names []string) {
 	t.Helper()
 	used := metricName.FindAllString(expr, -1)
@@ -183,7 +183,7 @@ func TestGrafanaDashboard(t *testing.T) {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if other := places[at]; other != "" || at[0] >= 24 {
-					t.Fatalf("%s lies on %s, or beyond the edge, at %v", p.Title, other, at)
+					t.Fatalf("%s overlaps %s, or lies beyond the edge, at %v", p.Title, other, at)
 				}
 				places[at] = p.Title
 			}
@@ -210,16 +210,16 @@ func TestGrafanaDashboard(t *testing.T) {
 	must(t, promtool("", "", "check", "rules", file))
 }
 
-// What the operator says of Go's collector counts.
-func TestCollectorsRoom(t *testing.T) {
+// GOGC and GOMEMLIMIT beat the program's own settings of the garbage collector.
+func TestMemorySettings(t *testing.T) {
 	t.Parallel()
-	mostAtFirst := 60e6 // octets of memory
+	maxAtStart := 60e6 // octets of memory
 	if build.IsRace {
-		mostAtFirst *= 3
+		maxAtStart *= 3
 	}
 	for _, e := range []struct {
 		vars           []string
-		percent, limit string // the latter "": the container's
+		percent, limit string // limit "" means the container's
 	}{
 		{nil, "50", ""},
 		{[]string{"GOGC=200", "GOMEMLIMIT=256MiB"}, "200", "2.68435456e+08"},
@@ -234,8 +234,8 @@ func TestCollectorsRoom(t *testing.T) {
 		if got := w.metric("go_gc_gomemlimit_bytes"); e.limit != "" && got != e.limit {
 			t.Errorf("%v: the limit is %s, want %s", e.vars, got, e.limit)
 		}
-		if got, _ := strconv.ParseFloat(w.metric("process_resident_memory_bytes"), 64); got == 0 || got > mostAtFirst {
-			t.Errorf("%v: %.0f octets are taken at first", e.vars, got)
+		if got, _ := strconv.ParseFloat(w.metric("process_resident_memory_bytes"), 64); got == 0 || got > maxAtStart {
+			t.Errorf("%v: the program takes %.0f octets at start", e.vars, got)
 		}
 		w.stop()
 	}

@@ -17,12 +17,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// description is the API's own description, against which answers are checked.
+// description is the API's OpenAPI document. Answers are checked against it.
 type description struct {
 	t        *testing.T
 	doc      object
 	compiler *jsonschema.Compiler
-	seen     map[string]bool // responses, by their places
+	seen     map[string]bool // described responses that a test has had, by their pointers
 }
 
 func describe(t *testing.T) *description {
@@ -38,7 +38,7 @@ func describe(t *testing.T) *description {
 	return d
 }
 
-// forbidOthers has schemas take no members but those that are described.
+// forbidOthers makes all schemas reject members that they do not describe.
 func forbidOthers(node any) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -55,10 +55,11 @@ func forbidOthers(node any) {
 	}
 }
 
-// at follows a JSON pointer, and the references on its way.
-func (d *description) at(place ...string) (object, string) {
+// at follows a JSON pointer and the references on its way. It returns the value and the
+// pointer without references.
+func (d *description) at(pointer ...string) (object, string) {
 	node, path := d.doc, "#"
-	for _, key := range place {
+	for _, key := range pointer {
 		node, _ = node[key].(map[string]any)
 		path += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 		if ref, ok := node["$ref"].(string); ok {
@@ -82,7 +83,7 @@ func (d *description) validate(what, schema, text string) {
 	}
 }
 
-// want asks for something that must be answered with a status, as described.
+// want sends a request. The answer must have this status and be as described.
 func (d *description) want(w *world, status int, method, target string, header ...string) {
 	d.t.Helper()
 	r, err := http.NewRequest(method, "http://"+w.admin+target, nil)
@@ -96,9 +97,9 @@ func (d *description) want(w *world, status int, method, target string, header .
 	defer resp.Body.Close()
 	what := fmt.Sprintf("%s %s: status %d", method, target, resp.StatusCode)
 	path, _, _ := strings.Cut(target, "?")
-	place := []string{"paths", path, strings.ToLower(method), "responses", fmt.Sprint(status)}
-	d.seen[fmt.Sprint(place)] = true
-	response, at := d.at(place...)
+	pointer := []string{"paths", path, strings.ToLower(method), "responses", fmt.Sprint(status)}
+	d.seen[fmt.Sprint(pointer)] = true
+	response, at := d.at(pointer...)
 	if resp.StatusCode != status || response == nil {
 		body, _ := io.ReadAll(resp.Body)
 		d.t.Errorf("%s, want %d: %s", what, status, body)
@@ -110,7 +111,7 @@ func (d *description) want(w *world, status int, method, target string, header .
 	case content == nil && mediaType == "":
 	case content[mediaType] == nil:
 		d.t.Errorf("%s: it is %q, which is not described", what, mediaType)
-	case mediaType == "text/event-stream": // without an end
+	case mediaType == "text/event-stream": // it does not end
 	default:
 		var body bytes.Buffer
 		body.ReadFrom(resp.Body)
@@ -118,12 +119,12 @@ func (d *description) want(w *world, status int, method, target string, header .
 	}
 }
 
-// wantAllSeen looks for responses that were described and never had.
+// wantAllSeen checks that every described response has been seen.
 func (d *description) wantAllSeen() {
 	for path, operations := range d.doc["paths"].(map[string]any) {
 		for method, operation := range operations.(map[string]any) {
 			for status := range operation.(map[string]any)["responses"].(map[string]any) {
-				if place := []string{"paths", path, method, "responses", status}; !d.seen[fmt.Sprint(place)] {
+				if pointer := []string{"paths", path, method, "responses", status}; !d.seen[fmt.Sprint(pointer)] {
 					d.t.Errorf("%s %s never answered %s", method, path, status)
 				}
 			}
@@ -131,7 +132,7 @@ func (d *description) wantAllSeen() {
 	}
 }
 
-// Every answer that openapi.json describes is had, and is as it says.
+// Every response that openapi.json describes occurs, and is as described.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	d := describe(t)

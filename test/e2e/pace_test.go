@@ -16,7 +16,7 @@ import (
 	"robotsproxy/proxy/pace"
 )
 
-// starts notes when a site was asked for pages, by whatever tells them apart.
+// starts records when a site was asked for pages. by sorts the requests into kinds.
 type starts struct {
 	by    func(*http.Request) string
 	begun time.Time
@@ -35,7 +35,7 @@ func (s *starts) page(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "a page")
 }
 
-// span is how many starts of one kind there were, and how long it took until the last.
+// span returns how many requests of one kind there were, and the time until the last one.
 func (s *starts) span(kind string) (n int, length time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,8 @@ func (s *starts) span(kind string) (n int, length time.Duration) {
 	return len(all), all[len(all)-1].Sub(s.begun)
 }
 
-// spiders are many clients that ask for a page at once, each as the agent that it is
-// told. It returns when all have an answer.
+// spiders sends n requests at once, each with the client, URL and agent that ask returns for
+// it. It returns when all have an answer.
 func spiders(t *testing.T, n int, ask func(i int) (client *http.Client, url, agent string)) (statuses map[int]int) {
 	t.Helper()
 	statuses = map[int]int{}
@@ -78,7 +78,7 @@ func spiders(t *testing.T, n int, ask func(i int) (client *http.Client, url, age
 	return statuses
 }
 
-// Fifty spiders of three identities visit one site through one proxy. Those of each
+// Fifty spiders of three identities visit one site through one proxy. The spiders of one
 // identity take turns.
 func TestFiftySpiders(t *testing.T) {
 	t.Parallel()
@@ -129,8 +129,8 @@ func TestFiftySpiders(t *testing.T) {
 	w.ask("/api/v1/verdict?url="+site.URL+"/&agent=TextBot").want(t, "crawl_delay", 0.2)
 }
 
-// One whose turn comes too late is told so, at whatever door, and the site does not
-// see it.
+// At every door, a request whose turn would come too late gets 429, and the site never sees
+// it.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t, "pace: {max_wait: 1s}")
@@ -172,8 +172,8 @@ func TestTooManyRequests(t *testing.T) {
 	w.wantMetric("robotsproxy_paced_refused_total", fmt.Sprint(2*len(doors)))
 }
 
-// What a 429 says is true, and names the mend.
-func TestWhatTooManyRequestsSays(t *testing.T) {
+// A 429 says what delays the request, and what helps.
+func TestTooManyRequestsSaysWhy(t *testing.T) {
 	t.Parallel()
 	w := start(t, "pace: {max_wait: 1s}")
 	if lines := w.log.Lines(`"level":"warn"`, "robotsproxy.yaml:1:18: pace.max_wait: 1s is shorter than max_crawl_delay (1m0s)"); len(lines) != 1 {
@@ -198,9 +198,9 @@ func TestWhatTooManyRequestsSays(t *testing.T) {
 	}
 }
 
-// Scrapy asks for eight pages at once and, as its users have it, tries a 429 again at
-// once, twice. It gets all pages of a site that states a Crawl-delay of 20 seconds. All
-// times but Scrapy's own are a fiftieth of the true ones.
+// Scrapy asks for eight pages at once and, by default, retries a 429 at once, twice. It gets
+// all pages of a site that states a Crawl-delay of 20 seconds. All times but Scrapy's own
+// are a fiftieth of the real ones.
 func TestScrapyWaitsForItsTurns(t *testing.T) {
 	t.Parallel()
 	w := start(t, fmt.Sprintf("pace: {max_wait: %v}", pace.Defaults().MaxWait/50))
@@ -220,11 +220,11 @@ func TestScrapyWaitsForItsTurns(t *testing.T) {
 		}
 	}
 	if got := site.pages(); len(got) != 8 {
-		t.Errorf("it has the pages %q, want all eight", got)
+		t.Errorf("the site was asked for %q, want all eight pages", got)
 	}
 }
 
-// A site that asks for a pause has it.
+// A site that asks for a pause by Retry-After gets it.
 func TestRetryAfterOfTheSite(t *testing.T) {
 	t.Parallel()
 	w := start(t, `identities: [{name: other, match: {user_agents: ["Other*"]}}]`)
@@ -279,7 +279,7 @@ func TestMaxInFlight(t *testing.T) {
 			met()
 		}
 		<-two
-		time.Sleep(50 * time.Millisecond) // for more of them, which may not come
+		time.Sleep(50 * time.Millisecond) // time for a third request, which must not come
 	})
 	client := w.client(false)
 	got := spiders(t, 12, func(i int) (*http.Client, string, string) {
@@ -290,8 +290,7 @@ func TestMaxInFlight(t *testing.T) {
 	}
 }
 
-// A tunnel that is never read takes a turn too, and is one request for as long as it
-// is open.
+// A tunnel that is not read takes a turn too, and counts as one request while it is open.
 func TestPacedTunnels(t *testing.T) {
 	t.Parallel()
 	w := start(t, "https: {mode: tunnel}\npace: {max_wait: 1s}")
@@ -304,10 +303,10 @@ func TestPacedTunnels(t *testing.T) {
 	wantSame(t, "pages", site.pages(), []string{"/1"})
 }
 
-// A client that leaves makes room at once, at whatever door, and is in the log.
-func TestLeavingSpider(t *testing.T) {
+// At every door, a waiting client that leaves gives up its turn at once, and is logged.
+func TestClientLeavesWhileWaiting(t *testing.T) {
 	t.Parallel()
-	w := start(t, "pace: {max_crawl_delay: 40m, max_wait: 1h}") // room for one that waits
+	w := start(t, "pace: {max_crawl_delay: 40m, max_wait: 1h}") // room for one waiting request
 	for scheme, h2 := range map[string]bool{"http": false, "https": false, "h2": true} {
 		t.Run(scheme, func(t *testing.T) { leaveWhileWaiting(t, w.in(t), scheme, w.client(h2)) })
 	}
@@ -326,7 +325,7 @@ func leaveWhileWaiting(t *testing.T, w *world, scheme string, client *http.Clien
 		return resp.StatusCode, nil
 	}
 	if status, err := ask(t.Context(), "/1"); status != 200 {
-		t.Fatalf("the first one: %d, %v", status, err)
+		t.Fatalf("the first request: %d, %v", status, err)
 	}
 	for _, path := range []string{"/2", "/3"} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -348,7 +347,7 @@ func leaveWhileWaiting(t *testing.T, w *world, scheme string, client *http.Clien
 	wantSame(t, "pages", site.pages(), []string{"/1"})
 }
 
-// Fifty clients of two proxies that share a Redis come to a site as if through one.
+// Two proxies that share a Redis pace their fifty clients together.
 func TestFleetKeepsThePace(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
@@ -367,9 +366,9 @@ func TestFleetKeepsThePace(t *testing.T) {
 	}
 }
 
-// When Redis dies each proxy goes on alone, with what it knows of its own turns. As
-// there are two, each waits twice the delay.
-func TestFleetOutlivesRedis(t *testing.T) {
+// When Redis dies, each proxy paces alone, by what it knows of its own turns. As there are
+// two proxies, each waits twice the delay.
+func TestFleetSurvivesRedis(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
 	proxies := []*world{start(t, "name: first", server.config()), start(t, "name: second", server.config())}
@@ -386,7 +385,7 @@ func TestFleetOutlivesRedis(t *testing.T) {
 		}
 		s.page(w, r)
 	})
-	for _, page := range []string{"/shared", "/alone"} { // the first lot has its turns already
+	for _, page := range []string{"/shared", "/alone"} { // the first requests have their turns already
 		s.begun = time.Now()
 		got := spiders(t, 16, func(i int) (*http.Client, string, string) { return clients[i%2], site.URL + page, "ExampleBot/1.0" })
 		if got[200] != 16 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// newParent starts a proxy that leads every name to one site.
+// newParent starts a proxy that sends all requests to one site, whatever host they name.
 func newParent(t *testing.T, site *origin) (address string) {
 	t.Helper()
 	to, err := url.Parse(site.URL)
@@ -36,7 +36,7 @@ func newParent(t *testing.T, site *origin) (address string) {
 	return s.Listener.Addr().String()
 }
 
-// tunnel joins a client that has sent CONNECT to an address.
+// tunnel connects a client that has sent CONNECT with an address.
 func tunnel(w http.ResponseWriter, address string) {
 	up, err := net.Dial("tcp", address)
 	if err != nil {

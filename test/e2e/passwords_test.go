@@ -11,8 +11,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Somebody guesses thousands of passwords from one address: a client at another one
-// is checked between two of them. All the guesses would take minutes.
+// While a client guesses thousands of passwords, which takes minutes to check, the password of
+// a client at another address is checked between two guesses.
 func TestGuessersDelayNobodyElse(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), 11)

@@ -9,16 +9,16 @@ import (
 	"unicode"
 )
 
-// The words of a hostile site and client: a terminal's commands, as ESC and as C1,
-// and characters that turn the order of those that follow.
+// Text of a hostile site and client: terminal sequences, with ESC and with C1 characters, and
+// bidirectional controls.
 const (
 	hostileRule  = "Disallow: /a\x1b[2J\u009b31m\u202etxt\u2066"
 	hostilePath  = "/a%1B[2J%C2%9B31m%E2%80%AEtxt%E2%81%A6"
 	hostileAgent = "Bad\u202e\u009b/1"
 )
 
-// wantNothingHidden looks for characters that command a terminal or cannot be seen. The
-// text must show the hostile words otherwise, of which part can be read.
+// wantNothingHidden checks that a text has no characters that control a terminal or are
+// invisible. It must hold part, which is a harmless piece of the hostile text.
 func wantNothingHidden(t *testing.T, what, text, part string) {
 	t.Helper()
 	if !strings.Contains(text, part) {
@@ -32,7 +32,7 @@ func wantNothingHidden(t *testing.T, what, text, part string) {
 	}
 }
 
-// run runs the program to its end, whatever its exit code.
+// runCommand runs a command of the program and returns its output, whatever its exit code.
 func (w *world) runCommand(args ...string) string {
 	w.t.Helper()
 	command := exec.Command(program, append([]string{args[0], "--config", w.config, "--data-dir", w.dir}, args[1:]...)...)
@@ -40,9 +40,8 @@ func (w *world) runCommand(args ...string) string {
 	return string(out)
 }
 
-// Wherever the words of sites and clients are shown, they are text; where they are
-// data, they are whole.
-func TestForeignWordsAreSafeToShow(t *testing.T) {
+// Text from sites and clients is safe wherever it is shown, and unchanged in JSON.
+func TestForeignTextIsSafeToShow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	site := newOrigin(t, "http", says("User-agent: *\n"+hostileRule+"\n"), nil)

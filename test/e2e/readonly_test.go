@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// readOnly is a command of the program that sees the data directory on a file system
-// that cannot be written.
+// readOnly runs a command of the program that sees the data directory on a read-only file
+// system.
 func (w *world) readOnly(args ...string) (out, log string, code int) {
 	w.t.Helper()
 	const mounted = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`
@@ -19,8 +19,8 @@ func (w *world) readOnly(args ...string) (out, log string, code int) {
 	return e.out.String(), e.err.String(), e.ProcessState.ExitCode()
 }
 
-// Where the data directory cannot be written, what is there is used, and what is
-// learnt is kept in memory alone. A server does not start.
+// If the data directory cannot be written, commands use what is there and keep new policies
+// in memory only. serve does not start.
 func TestReadOnlyDataDirectory(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
@@ -30,7 +30,7 @@ func TestReadOnlyDataDirectory(t *testing.T) {
 			w := newWorld(t)
 			must(t, os.MkdirAll(w.dir, 0o700))
 			o := newOrigin(t, "https", shop(), nil)
-			fetches := 1 // of check, and then of run
+			fetches := 1 // by check and run together
 			if known {
 				w.errand(nil, curlCommand(o.URL+"/products/1")...).must(t)
 			} else {

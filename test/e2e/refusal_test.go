@@ -18,21 +18,20 @@ import (
 	"time"
 )
 
-// grounds are what somebody wants to know who asks: why was I refused?
+// grounds say why a request was refused.
 type grounds struct {
 	rule, file, agent string
 	line              int
 }
 
-// refused is one request of the walks below.
+// The request that the tests below have refused.
 const (
 	refusedAgent = "PictureBot/1.0 (+https://pictures.example/bot)"
 	refusedPath  = "/products/1?sort=<b>price</b>"
 )
 
-// The walks of somebody who has been refused and has nothing but what curl
-// printed, nothing but the log, or nothing but the page in a browser. Each ends
-// at the line of the site's own robots.txt.
+// A user who has been refused sees only the output of curl, or only the log, or only the page
+// in a browser. Each of them leads to the line in the site's robots.txt.
 
 func TestWhyByCurl(t *testing.T) {
 	t.Parallel()
@@ -43,7 +42,7 @@ func TestWhyByCurl(t *testing.T) {
 	}
 }
 
-// readText finds the grounds in the text for terminals.
+// readText finds the grounds in the plain-text answer.
 func (w *world) readText(text string) grounds {
 	w.t.Helper()
 	var g grounds
@@ -54,7 +53,7 @@ func (w *world) readText(text string) grounds {
 	return g
 }
 
-// read takes one fact of an answer.
+// read adds one fact of an answer to g.
 func (w *world) read(g *grounds, label, value string) {
 	w.t.Helper()
 	if number, isRule := strings.CutPrefix(label, "Line "); isRule {
@@ -72,7 +71,7 @@ func (w *world) read(g *grounds, label, value string) {
 	}
 }
 
-// wantGrounds goes to the file that the grounds name, and looks the line up.
+// wantGrounds fetches the file that the grounds name and looks up the line.
 func (w *world) wantGrounds(site *origin, g grounds) {
 	t := w.t
 	t.Helper()
@@ -106,7 +105,7 @@ func TestWhyByTheLog(t *testing.T) {
 	})
 }
 
-// noBackground refuses what a browser asks of its maker whatever its flags say.
+// noBackground refuses requests that a browser sends to its vendor in spite of its flags.
 const noBackground = `overrides:
   - {origin: "http://*.google.com", verdict: disallow}
   - {origin: "http://*.googleapis.com", verdict: disallow}`
@@ -126,7 +125,7 @@ func TestWhyByABrowser(t *testing.T) {
 
 var shownFact = regexp.MustCompile(`<dt>(.*?)</dt><dd>(.*?)</dd>`)
 
-// readPage finds the grounds in a page.
+// readPage finds the grounds in the HTML answer.
 func (w *world) readPage(page string) grounds {
 	w.t.Helper()
 	var g grounds
@@ -136,8 +135,8 @@ func (w *world) readPage(page string) grounds {
 	return g
 }
 
-// The proxy's own page in a browser says as whom that browser would be judged,
-// and hands out the CA.
+// The proxy's own page tells a browser which identity it would be judged as, and offers the
+// CA for download.
 func TestOwnPageInABrowser(t *testing.T) {
 	t.Parallel()
 	w := start(t, `identities: [{name: people, match: {user_agents: ["*HeadlessChrome*"]}, product_tokens: [PeopleBot, OldBot]}]`)
@@ -159,7 +158,7 @@ func TestOwnPageInABrowser(t *testing.T) {
 	}
 }
 
-// What the own page tells a user to type works as it stands.
+// The commands on the own page work as they are written.
 func TestCommandsOfTheOwnPage(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -209,7 +208,7 @@ func TestCommandsOfTheOwnPage(t *testing.T) {
 	}
 }
 
-// shell runs commands as a user types them, who has nothing set.
+// shell runs commands as typed by a user with an empty environment.
 func (w *world) shell(folder, commands string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
@@ -220,13 +219,13 @@ func (w *world) shell(folder, commands string) (string, error) {
 	return string(out), err
 }
 
-// browse shows a URL in a browser, and returns the page as the browser has it.
-// There must be nothing in its console.
+// browse opens a URL in a browser and returns the page's DOM as HTML. The browser's console
+// must stay empty.
 func (w *world) browse(url string, args ...string) string {
 	w.t.Helper()
 	home, err := os.MkdirTemp("", "robotsproxy-browser-")
 	must(w.t, err)
-	defer os.RemoveAll(home) // the browser's children may write still, so it may fail
+	defer os.RemoveAll(home) // fails if a child of the browser still writes there
 	return w.browseFrom(home, url, args...)
 }
 
@@ -251,7 +250,7 @@ func (w *world) browseFrom(home, url string, args ...string) string {
 	var page, said bytes.Buffer
 	run.Stdout, run.Stderr = &page, &said
 	err = run.Run()
-	syscall.Kill(-run.Process.Pid, syscall.SIGKILL) // children that take their time
+	syscall.Kill(-run.Process.Pid, syscall.SIGKILL) // children that are still running
 	if err != nil {
 		w.t.Fatalf("chromium: %v\n%s", err, &said)
 	}
@@ -263,8 +262,7 @@ func (w *world) browseFrom(home, url string, args ...string) string {
 	return page.String()
 }
 
-// TestWildcardsThatTakeTooLong has a site whose robots.txt is all wildcards, and a bot
-// that asks it for a long URL.
+// A robots.txt full of wildcards makes long URLs too costly to judge: they are refused.
 func TestWildcardsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -284,8 +282,8 @@ func TestWildcardsThatTakeTooLong(t *testing.T) {
 	}
 }
 
-// TestPercentThatBeginsNoEscape has check, the API and the proxy refuse a path that is
-// none, by each version of HTTP, and takes it in a query.
+// check, the API and the proxy, over each version of HTTP, refuse a path with a % that begins
+// no escape. In a query it passes.
 func TestPercentThatBeginsNoEscape(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -310,5 +308,5 @@ func TestPercentThatBeginsNoEscape(t *testing.T) {
 	wantSame(t, "pages asked for", site.pages(), []string{"/open?100%", "/open?100%", "/open?%zz", "/open?%zz"})
 }
 
-// streamReset is curl's exit code for an HTTP/2 stream that was not closed well.
+// streamReset is curl's exit code for an HTTP/2 stream that was reset.
 const streamReset = 92

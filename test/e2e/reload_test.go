@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// reload makes the program read a new configuration, by the API or by SIGHUP.
+// reload has the program read a new configuration, through the API or by SIGHUP.
 func (w *world) reload(bySignal bool, config ...string) {
 	w.t.Helper()
 	w.configure(config...)
@@ -31,8 +31,8 @@ func (w *world) reload(bySignal bool, config ...string) {
 		func() string { return "SIGHUP reloads nothing; the log:\n" + w.log.String() })
 }
 
-// refusedReload has the program read a faulty configuration, and returns the line in
-// which it says so.
+// refusedReload has the program read a faulty configuration. It returns the log's line about
+// the fault.
 func (w *world) refusedReload(config string) string {
 	w.t.Helper()
 	w.configure(config)
@@ -86,7 +86,7 @@ https: {passthrough: [example.com]}`,
 			}
 		})
 	}
-	page := newSlowPage() // one request lasts all the time
+	page := newSlowPage() // requests for it last all the time
 	replies := w.inFlight(page)
 	for i := range 100 {
 		w.reload(i%2 == 0, configs[(i+1)%2])
@@ -94,7 +94,7 @@ https: {passthrough: [example.com]}`,
 	close(page.release)
 	for range doors {
 		if r := <-replies; r.status != 200 || r.body != "at last" {
-			t.Errorf("a request that lasted got %+v", r)
+			t.Errorf("a long request got %+v", r)
 		}
 	}
 	close(over)
@@ -137,7 +137,7 @@ func TestReloadOfABadConfiguration(t *testing.T) {
 	}
 }
 
-// Each key that can be reloaded has its effect, and loses it again.
+// Each key that can be reloaded takes effect, and the next reload undoes it.
 func TestReloadTakesEffect(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, "http", shop(), nil)
@@ -167,7 +167,7 @@ func TestReloadTakesEffect(t *testing.T) {
 		w.curl(site.URL + "/products/1")
 		w.curl(site.URL + "/cart")
 		w.wantMetric("robotsproxy_connections", "0")
-		w.refusedReload("nobody: knows") // which is logged after all of that
+		w.refusedReload("nobody: knows") // its line comes after all of those
 		return fmt.Sprint(len(w.log.Lines(`"message":"request"`)) - before)
 	}
 	for _, test := range []struct {

@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errand is a command that is run behind a proxy of its own.
+// errand is a run of the program: a command behind a proxy of its own.
 type errand struct {
 	*exec.Cmd
 	out, err bytes.Buffer
 }
 
-// errand readies a run of a command with flags before it, in the world's data
-// directory and with its configuration.
+// errand prepares a run with the world's data directory and configuration. args are the
+// flags of run and the command.
 func (w *world) errand(env []string, args ...string) *errand {
 	e := &errand{Cmd: exec.Command(program, append([]string{"run", "--config", w.config, "--data-dir", w.dir}, args...)...)}
 	e.Stdout, e.Stderr = &e.out, &e.err
@@ -35,7 +35,7 @@ func (w *world) errand(env []string, args ...string) *errand {
 	return e
 }
 
-// wantRunFolders wants so many folders of runs to be there.
+// wantRunFolders checks how many folders of runs there are.
 func (w *world) wantRunFolders(want int) {
 	w.t.Helper()
 	if folders, _ := filepath.Glob(filepath.Join(w.temp, "*")); len(folders) != want {
@@ -43,7 +43,7 @@ func (w *world) wantRunFolders(want int) {
 	}
 }
 
-// must runs it to its end, which must be good, and returns what the command wrote.
+// must runs the errand to its end and returns what the command wrote. The exit code must be 0.
 func (e *errand) must(t *testing.T) string {
 	t.Helper()
 	if err := e.Run(); err != nil {
@@ -52,7 +52,7 @@ func (e *errand) must(t *testing.T) string {
 	return e.out.String()
 }
 
-// curlCommand gets URLs and writes the status of each.
+// curlCommand returns a command that gets URLs and writes the status of each.
 func curlCommand(urls ...string) []string {
 	args := []string{"--", "curl", "--disable", "--silent", "--max-time", "120", "--write-out", "%{http_code} "}
 	for _, url := range urls {
@@ -84,8 +84,8 @@ func TestRunObeys(t *testing.T) {
 	w.wantRunFolders(0)
 }
 
-// A run is one more proxy on the way, with a name of its own: behind a proxy that
-// serves, and inside another run.
+// A run works behind a proxy of serve and inside another run. Each proxy has a name of its
+// own.
 func TestRunBehindOthers(t *testing.T) {
 	t.Parallel()
 	outer := start(t)
@@ -108,7 +108,7 @@ func TestRunBehindOthers(t *testing.T) {
 			t.Errorf("%s: Via %s", scheme, via)
 		}
 		outer.decision(o.URL + "/products/1")
-		// What the inner one refuses does not reach the others.
+		// What the inner proxy refuses does not reach the others.
 		if strings.Count(e.err.String(), "1 refused") != 2 || len(outer.log.Lines(`"message":"request"`, o.URL+"/checkout/")) != 0 {
 			t.Errorf("%s: the summaries are\n%s", scheme, &e.err)
 		}
@@ -159,8 +159,8 @@ func TestRunReports(t *testing.T) {
 	}
 }
 
-// counting is a script that says ready, then each signal that it gets, and at its
-// end all of them.
+// counting is a script that prints ready, then each signal that it gets, and at its end all
+// of them.
 const counting = `
 for s in INT TERM HUP USR1 QUIT; do trap "got=\"\$got $s\"; echo $s" $s; done
 trap 'got="$got TERM"; over=1' TERM
@@ -168,8 +168,8 @@ echo ready
 while [ -z "$over" ]; do sleep 0.05; done
 echo "got$got"`
 
-// A signal reaches the command once, whether it is for the proxy alone or for its
-// process group.
+// A signal reaches the command once, whether it is sent to the proxy alone or to its process
+// group.
 func TestRunPassesSignalsOnOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -184,7 +184,7 @@ func TestRunPassesSignalsOnOnce(t *testing.T) {
 			pid = -pid
 		}
 		awaitText(t, out, "ready")
-		for _, s := range []string{"INT", "HUP", "USR1"} { // signals have no order among themselves
+		for _, s := range []string{"INT", "HUP", "USR1"} { // signals that are pending together arrive in any order
 			must(t, syscall.Kill(pid, unix.SignalNum("SIG"+s)))
 			awaitText(t, out, s+"\n")
 		}
@@ -198,7 +198,7 @@ func TestRunPassesSignalsOnOnce(t *testing.T) {
 	}
 }
 
-// Ctrl-C in a terminal reaches the command once, and is not the end of the proxy.
+// Ctrl-C in a terminal reaches the command once, and does not end the proxy.
 func TestRunInATerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -231,7 +231,7 @@ func TestRunInATerminal(t *testing.T) {
 	}
 }
 
-// What nohup has a program ignore, its command ignores too.
+// A signal that nohup has the program ignore is ignored by the command too.
 func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,7 +243,7 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	}
 }
 
-// Who reads standard error may leave without ending the command or its exit code.
+// If the reader of standard error leaves, the command runs on and its exit code counts.
 func TestRunWithoutAReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -260,15 +260,15 @@ func TestRunWithoutAReader(t *testing.T) {
 	}
 }
 
-// Signals that come when the command has ended, while the requests that it has left
-// behind may end, do not keep the proxy from taking away what it has made.
+// Signals that come after the command has ended, while its last requests may end, do not
+// keep the proxy from removing its files.
 func TestRunCleansUpUnderSignals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	held := make(chan struct{})
 	asked := filepath.Join(t.TempDir(), "asked")
 	o := newOrigin(t, "http", shop(), func(http.ResponseWriter, *http.Request) {
-		os.WriteFile(asked, nil, 0o600) // the command waits for it
+		os.WriteFile(asked, nil, 0o600) // tells the command that the request has arrived
 		<-held
 	})
 	t.Cleanup(func() { close(held) })
@@ -300,7 +300,7 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 	w.wantRunFolders(0)
 }
 
-// A client that does not trust the CA asks for nothing; the summary says why.
+// A client that does not trust the CA sends no request; the summary says why.
 func TestRunTellsOfDistrust(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,8 +312,8 @@ func TestRunTellsOfDistrust(t *testing.T) {
 	}
 }
 
-// What the summary quotes of a site is text, not orders for a terminal.
-func TestRunSummarizesWhatSitesWrite(t *testing.T) {
+// The summary quotes a site without control characters.
+func TestSummaryIsSafeToShow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := newOrigin(t, "http", says("User-agent: *\nDisallow: /a\x1b[31m\n"), nil)
@@ -326,7 +326,7 @@ func TestRunSummarizesWhatSitesWrite(t *testing.T) {
 	}
 }
 
-// A command does not live on without its proxy.
+// A command ends when its proxy is killed.
 func TestCommandEndsWithItsProxy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -341,7 +341,7 @@ func TestCommandEndsWithItsProxy(t *testing.T) {
 	waitFor(t, func() bool { return isFile(file) }, func() string { return "the command runs on" })
 }
 
-// The command may run as a user who may not search the data directory.
+// The command may run as a user who cannot enter the data directory.
 func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
@@ -364,8 +364,7 @@ func TestRunAsAnotherUser(t *testing.T) {
 	}
 }
 
-// What other users of the machine ask for is refused, by whatever door, and logged
-// once.
+// Requests of other users of the machine are refused at every door, and logged once.
 func TestRunServesNoOtherUser(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
@@ -425,13 +424,13 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// asNobody has a command, after its dashes, run as a user of its own.
+// asNobody makes a command, which begins with --, run as the user nobody.
 func asNobody(command ...string) []string {
 	return append([]string{"--", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, command[1:]...)
 }
 
-// A run takes away the folders of those that were killed, and nothing else.
-func TestRunCleansUpAfterTheKilled(t *testing.T) {
+// A run removes the folders of runs that were killed, and nothing else.
+func TestRunRemovesFoldersOfKilledRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	wait := func() *errand {
@@ -502,7 +501,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// A running proxy has the folder that clients read ready before it serves.
+// The folder that clients read is ready before the proxy serves.
 func TestServeWritesTrust(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// slowPage is a page that comes when it is told to.
+// slowPage is a page that is sent when the test releases it.
 type slowPage struct {
-	asked   chan struct{} // one item a request
-	release chan struct{} // closed when the page may come
+	asked   chan struct{} // gets an item for each request
+	release chan struct{} // closed when the page may be sent
 }
 
 func newSlowPage() *slowPage {
@@ -30,8 +30,7 @@ func (p *slowPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// inFlight starts a request by each door, and returns when all are at their
-// origins.
+// inFlight starts a request at each door, and returns when all have reached their origins.
 func (w *world) inFlight(page *slowPage) <-chan reply {
 	w.t.Helper()
 	replies := make(chan reply, len(doors))
@@ -86,7 +85,7 @@ func TestRequestsInFlightMayEnd(t *testing.T) {
 	}
 }
 
-// wantNoListener waits until nobody accepts connections any more.
+// wantNoListener waits until the proxy accepts no more connections.
 func (w *world) wantNoListener() {
 	w.t.Helper()
 	waitFor(w.t, func() bool {
@@ -133,9 +132,8 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	close(page.release)
 }
 
-// Connections without a request do not hold up the end. (A fresh one that has
-// said nothing may for five seconds: net/http waits so long for a request that
-// is on its way.)
+// Connections without a request do not delay the shutdown. (A new one that has sent nothing
+// may, for five seconds: net/http waits that long for a request that is on its way.)
 func TestConnectionsWithoutARequest(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, "https", shop(), nil)
@@ -148,7 +146,7 @@ func TestConnectionsWithoutARequest(t *testing.T) {
 			w := start(t, "shutdown_grace: 10m")
 			client := open(w)
 			defer client.Close()
-			w.stop() // within testTimeout, which is far less than the grace
+			w.stop() // in much less time than the grace
 		})
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"robotsproxy/internal/conformancetest"
 )
 
-// visits are what one bot may and may not have of a site.
+// visits are the pages of a site that one bot may fetch, and those that it may not.
 type visits struct {
 	agent            string // its User-Agent
 	allowed, refused []string
 }
 
-// site is a robots.txt with verdicts that were worked out by hand.
+// site is a robots.txt with verdicts that a person has worked out.
 type site struct {
 	file string
 	bots []visits
@@ -130,7 +130,8 @@ func TestCurlGetsWhatRealSitesAllow(t *testing.T) {
 	})
 }
 
-// door is a way in and out: what curl speaks and what the origin.
+// door is a way through the proxy: the protocol that curl speaks, and the one that the origin
+// speaks.
 type door struct {
 	name, origin, option string
 	version, originProto string
@@ -145,16 +146,16 @@ var doors = []door{
 	{"https h2 to h2", "h2", "--http2", "2", "HTTP/2.0"},
 }
 
-// curlSites sends curl to every site by every door, and sees that it gets all
-// that is allowed and that the site never hears of the rest.
+// curlSites sends curl to every site through every door. It must get all that is allowed,
+// and the site must not see the rest.
 func curlSites(t *testing.T, sites []site, read func(string) string) {
 	w := start(t, "log: {decisions: refused}")
 	for _, s := range sites {
 		text := read(s.file)
 		origins := make([]*origin, len(doors))
 		for i, door := range doors {
-			// They stay to the end: of another one at the same port the proxy
-			// would know the robots.txt already.
+			// Origins stay until the end. If another one took the same port, the
+			// proxy would know a robots.txt for it already.
 			origins[i] = newOrigin(t, door.origin, says(text), nil)
 		}
 		t.Run(s.file, func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// spellings are ways to write /private, /a+b and /c:d, all of which some server takes
-// for them.
+// spellings are ways to write /private, /a+b and /c:d that some servers accept.
 var spellings = []string{
 	"//private", "///private", "/./private", "/.//private", "//./private", "/open/../private", "/open/..//private", "/open//../private", "/open//..//private",
 	"/open/.././private", "/open/../../private", "/../private", "/..//private", "/%2Fprivate", "/%2fprivate", "/%2F%2Fprivate", "//%2Fprivate", "/.%2Fprivate",
@@ -23,10 +22,9 @@ var spellings = []string{
 	"/c%3Ad", "/c%3ad", "//c:d", "/./c%3Ad", "/%63:d",
 }
 
-// TestStrictPaths asks real servers for pages that are disallowed, in all spellings.
-// With strict paths nothing that they serve gets through, by any door, and check and
-// the API say the same.
-// It is not run beside others: they might take the ports that it has chosen for servers.
+// TestStrictPaths asks real servers for disallowed pages in all spellings. With strict paths,
+// nothing that they serve gets through, and check and the API say the same. The test does not
+// run in parallel: another one might take the ports that it has chosen for the servers.
 func TestStrictPaths(t *testing.T) {
 	for name, serve := range map[string]func(t *testing.T, port, folder string) *exec.Cmd{"nginx": nginx, "python": pythonServer} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +37,7 @@ func TestStrictPaths(t *testing.T) {
 				}
 			}
 			through := w.served(site, served)
-			t.Logf("it serves %d of %d spellings, %d of which RFC 9309 takes for another path: %s", len(served), len(spellings), len(through), through)
+			t.Logf("the server accepts %d of %d spellings, %d of which are other paths by RFC 9309: %s", len(served), len(spellings), len(through), through)
 			if len(through) < 5 {
 				t.Errorf("without strict paths only these get through: %q", through)
 			}
@@ -64,7 +62,7 @@ func TestStrictPaths(t *testing.T) {
 	}
 }
 
-// served are the paths that a site serves through the proxy.
+// served returns those of the paths that a site serves through the proxy.
 func (w *world) served(site string, paths []string, args ...string) (through []string) {
 	w.t.Helper()
 	for path, status := range w.statuses(site, "ExampleBot", paths, args...) {
@@ -75,7 +73,7 @@ func (w *world) served(site string, paths []string, args ...string) (through []s
 	return through
 }
 
-// serveFolder has a server serve a folder with the pages that the spellings mean.
+// serveFolder starts a server with the pages that the spellings mean.
 func serveFolder(t *testing.T, serve func(t *testing.T, port, folder string) *exec.Cmd) (site string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -105,7 +103,7 @@ func serveFolder(t *testing.T, serve func(t *testing.T, port, folder string) *ex
 	return "http://127.0.0.1:" + port
 }
 
-// nginx is the server as it is set up out of the box.
+// nginx is nginx with its default handling of paths.
 func nginx(t *testing.T, port, folder string) *exec.Cmd {
 	program, err := exec.LookPath("nginx")
 	if err != nil {

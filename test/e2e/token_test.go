@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// with gets a path of the admin server with these Authorization and Host.
+// with gets a path of the admin server, with these header fields Authorization and Host.
 func (w *world) with(path, authorization, host string) *http.Response {
 	w.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://"+w.admin+path, nil)
@@ -66,7 +66,7 @@ func TestAdminToken(t *testing.T) {
 		}
 	}
 	if resp := w.with("/api/v1/nothing", "", ""); resp.StatusCode != 401 {
-		t.Errorf("what is not there: status %d", resp.StatusCode)
+		t.Errorf("a path that does not exist: status %d", resp.StatusCode)
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/ca.pem"} {
 		if resp := w.with(path, "", "any.example"); resp.StatusCode != 200 {
@@ -74,7 +74,7 @@ func TestAdminToken(t *testing.T) {
 		}
 	}
 	if status, body := w.send("POST", "/api/v1/reload", "Authorization", "Bearer "+secret, "Origin", "http://foreign.example"); status != 403 {
-		t.Errorf("a foreign page with the token: status %d: %s", status, body)
+		t.Errorf("a request from another site's page, with the token: status %d: %s", status, body)
 	}
 
 	health := exec.Command(program, "healthcheck", "--admin-listen", w.admin)
@@ -82,7 +82,7 @@ func TestAdminToken(t *testing.T) {
 		t.Errorf("healthcheck: %v: %s", err, out)
 	}
 
-	// Another token is one that needs a restart, and is shown nowhere.
+	// A new token needs a restart, and is shown nowhere.
 	w.configure("admin_token: another-secret")
 	w.signal(syscall.SIGHUP)
 	w.log.wait(t, w.exited, "admin_token", "need a restart")
@@ -94,7 +94,7 @@ func TestAdminToken(t *testing.T) {
 	}
 }
 
-// A token that cannot be one is not told either.
+// An invalid token is not shown either.
 func TestBadAdminToken(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"a secret", `"sécret"`, "{secret: x}", `"secret\nof two lines"`, "[secret]"} {

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// A site cannot lead curl to another host by Alt-Svc: neither past a tunnel that is read,
-// nor to where another robots.txt rules.
-func TestAltSvcLeadsNowhere(t *testing.T) {
+// A site cannot send curl to another host by Alt-Svc, where its robots.txt would not apply.
+func TestAltSvcIsRemoved(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"intercept", "when_needed"} {
 		w := start(t, "https: {mode: "+mode+"}")
@@ -32,8 +31,7 @@ func TestAltSvcLeadsNowhere(t *testing.T) {
 	}
 }
 
-// A client whose TLS asks for one server in a tunnel to another, as one does that has heard
-// of it elsewhere, comes no further by it.
+// In a tunnel to one host, a client that names another one in its TLS does not reach it.
 func TestServerNamesInTunnels(t *testing.T) {
 	t.Parallel()
 	open := newOrigin(t, "h2", says(""), nil)
@@ -60,7 +58,7 @@ func TestServerNamesInTunnels(t *testing.T) {
 	}
 }
 
-// A page that stands still is broken off, by the limit that holds when it begins.
+// A stalled page is broken off, after the stall_timeout that held when it began.
 func TestWhatStandsStillIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -27,27 +27,27 @@ import (
 	"robotsproxy/internal/logtest"
 )
 
-// world is the built program as it runs, with a folder of its own.
+// world is a running copy of the built program, with a folder of its own.
 type world struct {
 	t      *testing.T
 	dir    string   // its data directory
-	temp   string   // its folder for temporary files, which everybody may search
+	temp   string   // its folder for temporary files, which everybody may enter
 	config string   // its configuration file
-	vars   []string // of its environment, besides those that all have
-	files  int      // that it may have open; 0: as many as the test
+	vars   []string // environment variables, besides those of every world
+	files  int      // how many files it may have open; 0 means as many as the test
 
-	origins string // a file with the certificate of https origins
+	origins string // file with the certificate of https origins
 
 	command *exec.Cmd
-	exited  chan struct{} // closed when it has ended
-	judged  bool          // a test has looked at how it ended
+	exited  chan struct{} // closed when the program has ended
+	checked bool          // a test has checked how it ended
 	log     *logLines
 	proxy   string // its address
-	admin   string // that of its admin server
+	admin   string // the address of its admin server
 }
 
-// start runs the program with this configuration, in which ORIGINS stands for a
-// file with the certificate of https origins.
+// start runs the program with a configuration, in which ORIGINS stands for a file with the
+// certificate of https origins. The program ends with the test.
 func start(t *testing.T, config ...string) *world {
 	t.Helper()
 	w := newWorld(t, config...)
@@ -56,7 +56,7 @@ func start(t *testing.T, config ...string) *world {
 	return w
 }
 
-// newWorld is a world whose program has not been started.
+// newWorld makes a world whose program has not been started.
 func newWorld(t *testing.T, config ...string) *world {
 	t.Helper()
 	temp := t.TempDir()
@@ -66,7 +66,8 @@ func newWorld(t *testing.T, config ...string) *world {
 	return w
 }
 
-// configure writes the configuration.
+// configure writes the configuration file, which the program does not read until it is
+// told to.
 func (w *world) configure(config ...string) {
 	w.t.Helper()
 	text := strings.Join(config, "\n")
@@ -77,14 +78,14 @@ func (w *world) configure(config ...string) {
 	must(w.t, os.WriteFile(w.config, []byte(text), 0o600))
 }
 
-// in is the same world, as a subtest sees it.
+// in returns the same world for a subtest.
 func (w *world) in(t *testing.T) *world {
 	same := *w
 	same.t = t
 	return &same
 }
 
-// run starts the program on free ports, and returns when it serves.
+// run starts the program on free ports and returns when it serves.
 func (w *world) run() {
 	w.t.Helper()
 	w.runWith("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
@@ -93,7 +94,7 @@ func (w *world) run() {
 func (w *world) runWith(flags ...string) {
 	w.t.Helper()
 	w.log = &logLines{}
-	w.exited, w.judged = make(chan struct{}), false
+	w.exited, w.checked = make(chan struct{}), false
 	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
 	if w.files > 0 {
 		w.command = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(w.files)}, w.command.Args...)...)
@@ -110,11 +111,11 @@ func (w *world) runWith(flags ...string) {
 	w.admin, _ = line["admin_listen"].(string)
 }
 
-// stop ends the program as an operator would, if it has not ended. It must end
-// well.
+// stop ends the program as an operator would, unless a test has done so. The program must
+// exit with 0, and every line of its log must be JSON.
 func (w *world) stop() {
 	w.t.Helper()
-	if w.judged {
+	if w.checked {
 		return
 	}
 	w.signal(syscall.SIGTERM)
@@ -123,7 +124,7 @@ func (w *world) stop() {
 	}
 	for _, line := range w.log.Lines() {
 		if !json.Valid([]byte(line)) {
-			w.t.Errorf("a line of the log is no JSON: %s", line)
+			w.t.Errorf("this line of the log is not JSON: %s", line)
 		}
 	}
 }
@@ -140,11 +141,11 @@ func (w *world) ended() *os.ProcessState {
 		<-w.exited
 		w.t.Errorf("the program did not end; its log:\n%s", w.log)
 	}
-	w.judged = true
+	w.checked = true
 	return w.command.ProcessState
 }
 
-// client is one in Go that has the CA.
+// client returns a Go client that trusts the CA.
 func (w *world) client(h2 bool) *http.Client {
 	w.t.Helper()
 	roots := x509.NewCertPool()
@@ -160,7 +161,7 @@ func (w *world) client(h2 bool) *http.Client {
 	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
-// get asks the admin server.
+// get asks the admin server, by the host name given if there is one.
 func (w *world) get(path string, host ...string) (status int, body string) {
 	w.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://"+w.admin+path, nil)
@@ -171,7 +172,7 @@ func (w *world) get(path string, host ...string) (status int, body string) {
 	return w.do(r)
 }
 
-// send is get with another method, and with a header if there is one.
+// send asks the admin server with a method and header fields, in pairs of name and value.
 func (w *world) send(method, path string, header ...string) (status int, body string) {
 	w.t.Helper()
 	r, err := http.NewRequest(method, "http://"+w.admin+path, nil)
@@ -204,7 +205,7 @@ func (w *world) ask(path string) object {
 	return o
 }
 
-// metric is the value of one series, "" if there is none.
+// metric returns the value of one series, or "" if there is no such series.
 func (w *world) metric(series string) string {
 	w.t.Helper()
 	_, text := w.get("/metrics")
@@ -216,24 +217,24 @@ func (w *world) metric(series string) string {
 	return ""
 }
 
-// wantMetric waits until a series has this value: what it counts may end a
-// little after the client has its answer.
+// wantMetric waits until a series has this value. A request may be counted a little after
+// the client has its answer.
 func (w *world) wantMetric(series, want string) {
 	w.t.Helper()
 	waitFor(w.t, func() bool { return w.metric(series) == want },
 		func() string { return fmt.Sprintf("%s is %q, want %s", series, w.metric(series), want) })
 }
 
-// decision is the log's line on a request for this URL.
+// decision waits for the log's line about a request for this URL.
 func (w *world) decision(url string) object {
 	w.t.Helper()
 	return w.log.wait(w.t, w.exited, `"message":"request"`, `"url":"`+url+`"`)
 }
 
-// object is one of JSON.
+// object is a JSON object.
 type object map[string]any
 
-// want compares the members named, in pairs of a name and its value.
+// want compares members of the object, given in pairs of name and value.
 func (o object) want(t *testing.T, pairs ...any) {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -243,16 +244,16 @@ func (o object) want(t *testing.T, pairs ...any) {
 	}
 }
 
-// logLines is the program's log, which a test can read and wait on.
+// logLines is the program's log. A test can read it, wait for lines, and stop taking them.
 type logLines struct {
 	logtest.Buffer
 
 	mu     sync.Mutex
-	paused chan struct{} // closed when reading goes on; nil: it does
-	gone   bool          // whoever read has left
+	paused chan struct{} // closed when reading continues; nil means it was never paused
+	gone   bool          // the reader has left
 }
 
-// pause stops reading until it is resumed.
+// pause stops reading until resume is called.
 func (l *logLines) pause() (resume func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,7 +262,7 @@ func (l *logLines) pause() (resume func()) {
 	return sync.OnceFunc(func() { close(paused) })
 }
 
-// leave ends reading.
+// leave closes the pipe at its reading end.
 func (l *logLines) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -279,34 +280,34 @@ func (l *logLines) Write(p []byte) (int, error) {
 	gone := l.gone
 	l.mu.Unlock()
 	if gone {
-		return 0, io.ErrClosedPipe // then the pipe is closed
+		return 0, io.ErrClosedPipe // makes exec.Cmd close the pipe
 	}
 	return l.Buffer.Write(p)
 }
 
-// wait returns the first line that holds all parts. The test fails if the
-// program ends without it.
+// wait waits for a line that holds all parts and returns the first one. The test fails if
+// the program ends without such a line.
 func (l *logLines) wait(t *testing.T, exited <-chan struct{}, parts ...string) object {
 	t.Helper()
 	text := l.WaitLine(t, exited, parts...)
 	var line object
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
-		t.Fatalf("a line of the log is no JSON: %s", text)
+		t.Fatalf("this line of the log is not JSON: %s", text)
 	}
 	return line
 }
 
-// origin is a web site that remembers what it was asked for.
+// origin is a web site that remembers the requests it gets.
 type origin struct {
 	*httptest.Server
 
-	mu      sync.Mutex
-	asked   []*http.Request // for its pages
-	fetches int             // of its robots.txt
+	mu     sync.Mutex
+	asked  []*http.Request // for pages
+	robots []*http.Request // for robots.txt
 }
 
-// newOrigin starts a site of scheme http, https or h2, which is https with
-// HTTP/2. page nil answers every page by its own path.
+// newOrigin starts a site of scheme http, https or h2, which is https with HTTP/2. If page
+// is nil, every page says its own path.
 func newOrigin(t *testing.T, scheme string, robots http.HandlerFunc, page http.HandlerFunc) *origin {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -320,10 +321,10 @@ func newOriginOn(t *testing.T, l net.Listener, scheme string, robots http.Handle
 	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isRobots := r.URL.Path == "/robots.txt"
 		o.mu.Lock()
-		if isRobots {
-			o.fetches++
+		if seen := r.Clone(context.Background()); isRobots {
+			o.robots = append(o.robots, seen)
 		} else {
-			o.asked = append(o.asked, r.Clone(context.Background()))
+			o.asked = append(o.asked, seen)
 		}
 		o.mu.Unlock()
 		switch {
@@ -348,15 +349,15 @@ func newOriginOn(t *testing.T, l net.Listener, scheme string, robots http.Handle
 	return o
 }
 
-// says answers with a robots.txt.
+// says returns a handler that answers with this text.
 func says(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
 }
 
-// shop is the robots.txt of most tests.
+// shop returns a handler for the robots.txt of most tests.
 func shop() http.HandlerFunc { return says(readTestdata("robots/shop.txt")) }
 
-// pages are the targets of pages that the origin was asked for.
+// pages returns the request targets of the pages that the origin was asked for.
 func (o *origin) pages() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -367,7 +368,7 @@ func (o *origin) pages() []string {
 	return targets
 }
 
-// last is the last request for a page.
+// last returns the last request for a page.
 func (o *origin) last(t *testing.T) *http.Request {
 	t.Helper()
 	o.mu.Lock()
@@ -378,13 +379,14 @@ func (o *origin) last(t *testing.T) *http.Request {
 	return o.asked[len(o.asked)-1]
 }
 
+// robotsFetches returns how often the origin was asked for its robots.txt.
 func (o *origin) robotsFetches() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.fetches
+	return len(o.robots)
 }
 
-// originCertificate is a file with what https origins show.
+// originCertificate writes the certificate of https origins to a file.
 func originCertificate(t *testing.T) string {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
@@ -394,7 +396,7 @@ func originCertificate(t *testing.T) string {
 	return file
 }
 
-// wantSame compares two lists whatever their order.
+// wantSame compares two lists, in any order.
 func wantSame(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
