@@ -1,17 +1,14 @@
-// Package admin serves what operators look at: health, metrics, the CA certificate, the JSON
-// API and the dashboard.
+// Package admin serves what operators need: health, metrics, the CA certificate, the JSON API
+// and the dashboard.
 //
-// [New] makes its one handler. All of the API and the dashboard is behind guard, which asks for
-// the token. The dashboard is a page without a framework, which knows only what the API tells
-// it.
+// [New] makes its one handler. The API and the dashboard require the token, if there is one.
+// The dashboard is a page without a framework, and knows only what the API tells it.
 package admin
 
 import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,36 +21,36 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Setup is what New makes a handler of.
+// Setup is what [New] needs.
 type Setup struct {
-	// Listen is the address that the server listens on, as configured. The API answers to
-	// the name of its host.
+	// Listen is the address that the server listens on, as configured. Without a token, the
+	// API answers requests for its host.
 	Listen string
-	// Token is what the API and the dashboard ask for. Without one they answer only to names
-	// of this server.
+	// Token must come with requests to the API and the dashboard. Without one they answer
+	// only requests for names of this server.
 	Token   Token
 	Proxy   net.Addr // where the proxy listens
 	Gate    *gate.Gate
 	Origins Origins
 	CA      []byte // the CA certificate in PEM
 	Metrics prometheus.Gatherer
-	// Ready reports whether the proxy serves; it does not while it starts or drains.
+	// Ready reports whether the proxy serves. It does not while it starts or drains.
 	Ready func() bool
-	// Reload reads the configuration again. An error says why it was refused; the old one
-	// then stays.
+	// Reload reads the configuration again. If it returns an error, the old one stays in
+	// force; the error says what is wrong with the new one.
 	Reload func() error
 }
 
-// Origins holds what is known of origins. It never fetches anything from them.
+// Origins gives access to what is known of origins. It never fetches anything from them.
 type Origins interface {
 	// Peek returns an origin's policy; nil if it is not known.
 	Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error)
-	// Policies returns up to limit policies in the order of origins: those that follow the
-	// origin after, and have part in their origin.
+	// Policies returns at most limit policies, ordered by origin: those whose origin follows
+	// after and contains part.
 	Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error)
-	// History returns what an origin has answered over time.
+	// History returns what an origin has answered for its robots.txt over time.
 	History(ctx context.Context, origin robots.Origin) (policy.History, error)
-	// Forget drops all that is known of an origin but its history.
+	// Forget drops all that is known of an origin except its history.
 	Forget(ctx context.Context, origin robots.Origin) error
 }
 
@@ -70,8 +67,8 @@ type Admin struct {
 	closed  chan struct{}
 }
 
-// New makes the admin server's handler, which watches the gate from now on. Callers must
-// close it.
+// New returns the admin server's handler, which watches the gate from now on. Callers must
+// call [Admin.Close].
 func New(s Setup) *Admin {
 	a := &Admin{setup: s, ledger: ledger.New(), began: time.Now(), now: time.Now, closed: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -98,7 +95,8 @@ func New(s Setup) *Admin {
 	return a
 }
 
-// Close stops watching the gate, and ends all streams of live decisions.
+// Close stops watching the gate, and ends all streams of live decisions. It may be called
+// more than once.
 func (a *Admin) Close() {
 	a.close.Do(func() {
 		a.unwatch()
@@ -110,16 +108,4 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	w.Write([]byte(text))
-}
-
-// isOwnName reports whether a request for this host may be meant for this server: an IP
-// address, localhost, or the host that it is configured to listen on.
-func (a *Admin) isOwnName(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	own, _, _ := net.SplitHostPort(a.setup.Listen)
-	_, err := netip.ParseAddr(host)
-	return err == nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }

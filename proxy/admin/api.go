@@ -16,7 +16,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// routes are all routes of the API; openapi.json describes them.
+// routes returns all routes of the API. openapi.json describes them.
 func (a *Admin) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /api/v1/verdict":          a.verdict,
@@ -39,16 +39,16 @@ func (a *Admin) api() http.Handler {
 	for route, handler := range a.routes() {
 		mux.HandleFunc(route, handler)
 	}
-	// A page of another site could have its visitor's browser send a DELETE.
+	// A page of another site could make its visitor's browser send a DELETE.
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, http.StatusForbidden, "a page of another origin may change nothing here")
+		writeProblem(w, http.StatusForbidden, "pages of other origins must not change anything here")
 	}))
 	return foreign.Handler(problems(mux))
 }
 
-// problems answers what mux has no handler for with the same statuses as mux, but with a
-// problem as the body.
+// problems serves mux. Requests that mux has no handler for get the status that mux gives
+// them, but a problem as the body.
 func problems(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
@@ -66,7 +66,7 @@ func problems(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// muteWriter keeps only the status of an answer.
+// muteWriter keeps only a response's header and status.
 type muteWriter struct {
 	header http.Header
 	status int
@@ -76,8 +76,8 @@ func (m *muteWriter) Header() http.Header         { return m.header }
 func (m *muteWriter) WriteHeader(status int)      { m.status = status }
 func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// verdict judges a URL for an identity, by default the default one. Agents replace its product
-// tokens.
+// verdict judges a URL for the identity that the request names, or the default one. Agents in
+// the request replace the identity's product tokens.
 func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
 	if err == nil {
@@ -112,7 +112,7 @@ func description(w http.ResponseWriter, _ *http.Request) {
 	w.Write(openAPI)
 }
 
-// agentsOf are the product tokens that a request names, either bare or as whole User-Agents.
+// agentsOf returns the product tokens, bare or in whole User-Agents, that a request names.
 func agentsOf(r *http.Request) []string {
 	var tokens []string
 	for _, agent := range r.URL.Query()["agent"] {
@@ -123,7 +123,7 @@ func agentsOf(r *http.Request) []string {
 	return tokens
 }
 
-// policy shows the policy of one origin, with its robots.txt.
+// policy responds with an origin's policy and its robots.txt.
 func (a *Admin) policy(w http.ResponseWriter, r *http.Request) {
 	if p := a.known(w, r); p != nil {
 		view := a.viewOf(p)
@@ -135,7 +135,7 @@ func (a *Admin) policy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forget drops the policy of one origin.
+// forget drops an origin's policy.
 func (a *Admin) forget(w http.ResponseWriter, r *http.Request) {
 	p := a.known(w, r)
 	if p == nil {
@@ -148,7 +148,7 @@ func (a *Admin) forget(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// history shows what one origin answered over time.
+// history responds with what an origin has answered over time.
 func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 	origin, ok := originOf(w, r)
 	if !ok {
@@ -163,13 +163,13 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 		if a.known(w, r) == nil {
 			return
 		}
-		history.Versions = []policy.Version{} // it never was reachable
+		history.Versions = []policy.Version{} // it has never been reachable
 	}
 	writeJSON(w, http.StatusOK, "application/json", history)
 }
 
-// known is the policy of the origin that a request names. If there is none, it answers the
-// request and returns nil.
+// known returns the policy of the origin that a request names. If there is none, it answers
+// the request and returns nil.
 func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 	origin, ok := originOf(w, r)
 	if !ok {
@@ -186,8 +186,7 @@ func (a *Admin) known(w http.ResponseWriter, r *http.Request) *policy.Policy {
 	return p
 }
 
-// originOf is the origin that a request names. If it names none, originOf answers the request
-// and reports false.
+// originOf returns the origin that a request names. If there is none, it answers the request.
 func originOf(w http.ResponseWriter, r *http.Request) (robots.Origin, bool) {
 	origin, err := robots.ParseOrigin(strings.TrimSuffix(r.URL.Query().Get("origin"), "/"))
 	if err != nil {
@@ -210,8 +209,8 @@ const (
 	maxPolicies  = 1000 // on a page
 )
 
-// limitOf is how many items a request wants at most. If that makes no sense, it answers the
-// request and reports false.
+// limitOf returns how many items a request asks for at most. If the number is invalid, limitOf
+// answers the request and reports false.
 func limitOf(w http.ResponseWriter, r *http.Request, maxLimit int) (limit int, ok bool) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
@@ -219,21 +218,21 @@ func limitOf(w http.ResponseWriter, r *http.Request, maxLimit int) (limit int, o
 	}
 	limit, err := strconv.Atoi(text)
 	if err != nil || limit < 1 || limit > maxLimit {
-		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is no number from 1 to %d", text, maxLimit))
+		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("limit: %q is not a number from 1 to %d", text, maxLimit))
 		return 0, false
 	}
 	return limit, true
 }
 
-// policies lists the known origins that have q in them, page by page. The "next" of a page is
-// the "after" of the one that follows.
+// policies lists the known origins that contain q, page by page. A page's "next" is the "after"
+// of the page that follows.
 func (a *Admin) policies(w http.ResponseWriter, r *http.Request) {
 	limit, ok := limitOf(w, r, maxPolicies)
 	if !ok {
 		return
 	}
 	query := r.URL.Query()
-	// One more than is shown tells whether a page follows.
+	// One more than the page holds shows whether another page follows.
 	found, err := a.setup.Origins.Policies(r.Context(), query.Get("after"), strings.ToLower(query.Get("q")), limit+1)
 	if err != nil {
 		writeProblem(w, http.StatusInternalServerError, err.Error())
@@ -269,7 +268,7 @@ type policyView struct {
 	Sitemaps         []string       `json:"sitemaps,omitempty"`
 }
 
-// viewOf is p without its text: a page of texts may take half a gigabyte.
+// viewOf returns p without its text: a page of texts could take half a gigabyte.
 func (a *Admin) viewOf(p *policy.Policy) policyView {
 	return policyView{
 		Origin:           p.Origin.String(),
@@ -285,14 +284,14 @@ func (a *Admin) viewOf(p *policy.Policy) policyView {
 	}
 }
 
-// state says in a word how current a policy is.
+// state says how current a policy is.
 type state string
 
 const (
 	fresh       state = "fresh"
-	due         state = "due"         // the next request has it fetched again, and does not wait
-	expired     state = "expired"     // the next request has it fetched again, and waits for that
-	unreachable state = "unreachable" // the last fetch has failed
+	due         state = "due"         // the next request starts a fetch, and does not wait for it
+	expired     state = "expired"     // the next request waits for a fetch
+	unreachable state = "unreachable" // the last fetch failed
 )
 
 func stateOf(p *policy.Policy, now time.Time) state {
@@ -323,5 +322,5 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	text, _ := printable.Marshal(body)
-	w.Write(text) // fails only if the client has left
+	w.Write(text) // an error means that the client has left
 }

@@ -22,8 +22,8 @@ func (a always) Policy(context.Context, robots.Origin, policy.Sender) (*policy.P
 	return a.policy, nil
 }
 
-// BenchmarkDecision is what the gate does for one request: alone, with an admin
-// server that keeps what it decides, and with one who watches it live.
+// BenchmarkDecision measures what the gate does for a request: alone, with an admin server
+// that records decisions, and with a watcher of its stream.
 func BenchmarkDecision(b *testing.B) {
 	rules := &policy.Policy{Outcome: policy.Rules, SHA256: "5feceb66ffc86f38", File: robots.Parse([]byte("User-agent: *\nDisallow: /private\n"))}
 	target, err := robots.ParseTarget("https://www.example.com/private/page?of=some&length=1")
@@ -59,7 +59,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// watch has somebody watch the live decisions until b ends.
+// watch reads the stream of decisions until b ends.
 func watch(b *testing.B, a *admin.Admin) {
 	server := httptest.NewServer(a)
 	b.Cleanup(server.Close)

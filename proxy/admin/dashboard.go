@@ -15,19 +15,19 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// dashboardFiles are the dashboard. It needs nothing but them and the API.
+// dashboardFiles are all files of the dashboard. Besides them it uses the API only.
 //
 //go:embed dashboard
 var dashboardFiles embed.FS
 
 var dashboardPage = template.Must(template.ParseFS(dashboardFiles, "dashboard/index.html"))
 
-// dashboardCSP has browsers refuse all but the dashboard's own files, since it shows what sites
-// and clients wrote. The last two directives forbid scripts to turn text into markup.
+// dashboardCSP makes browsers load nothing but the dashboard's own files, since it shows what
+// sites and clients wrote. The last two directives stop scripts from turning text into markup.
 const dashboardCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// fileTypes replaces the system's table, which may say anything. Nothing is sniffed.
+// fileTypes replaces the system's table, which may differ. Browsers must not sniff types.
 var fileTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -49,7 +49,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	serveFile(w, r, "index.html", page.Bytes())
 }
 
-// pageFile serves the files of the page, below /dashboard/.
+// pageFile serves the page's files, which are below /dashboard/.
 func (a *Admin) pageFile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	content, err := dashboardFiles.ReadFile("dashboard/" + name)
@@ -60,8 +60,8 @@ func (a *Admin) pageFile(w http.ResponseWriter, r *http.Request) {
 	serveFile(w, r, name, content)
 }
 
-// serveFile answers with a file of the page. Browsers ask each time whether it is still the
-// same, so that files of two versions of the program are never mixed.
+// serveFile responds with a file. Browsers must ask each time whether it has changed, so that
+// they never mix the files of two versions of the program.
 func serveFile(w http.ResponseWriter, r *http.Request, name string, content []byte) {
 	h := w.Header()
 	h.Set("Content-Type", fileTypes[path.Ext(name)])
@@ -73,8 +73,8 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, content []by
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// proxyFor is the proxy's address as the sender of a request reaches it. If the proxy listens
-// on every address, that is at the host of the request.
+// proxyFor returns the address at which the sender of a request reaches the proxy. If the
+// proxy listens on every address, its host is the request's.
 func (a *Admin) proxyFor(r *http.Request) string {
 	host, port, err := net.SplitHostPort(a.setup.Proxy.String())
 	if err != nil || !net.ParseIP(host).IsUnspecified() {

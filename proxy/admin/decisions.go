@@ -10,15 +10,15 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// A filter says which decisions somebody wants to see.
+// A filter selects decisions. A zero field selects all of them.
 type filter struct {
 	identity string
 	verdict  gate.Judgment
 	host     string // a part of host:port
 }
 
-// filterOf is the filter that a request names. If that makes no sense, it answers the request
-// and reports false.
+// filterOf returns the filter that a request names. If it is invalid, filterOf answers the
+// request and reports false.
 func filterOf(w http.ResponseWriter, r *http.Request) (filter, bool) {
 	query := r.URL.Query()
 	f := filter{query.Get("identity"), gate.Judgment(query.Get("verdict")), strings.ToLower(query.Get("host"))}
@@ -26,18 +26,18 @@ func filterOf(w http.ResponseWriter, r *http.Request) (filter, bool) {
 	case "", gate.Allowed, gate.Disallowed:
 		return f, true
 	}
-	writeProblem(w, http.StatusBadRequest, "verdict: it is "+string(gate.Allowed)+" or "+string(gate.Disallowed))
+	writeProblem(w, http.StatusBadRequest, "verdict: write "+string(gate.Allowed)+" or "+string(gate.Disallowed))
 	return f, false
 }
 
-func (f *filter) holds(d *gate.Decision) bool {
+func (f *filter) matches(d *gate.Decision) bool {
 	_, host, _ := strings.Cut(d.Origin, "://")
 	return (f.identity == "" || f.identity == d.Identity) &&
 		(f.verdict == "" || f.verdict == d.Judgment) &&
 		strings.Contains(host, f.host)
 }
 
-// decisions shows the last decisions that a filter lets through, the newest first.
+// decisions responds with the last decisions that match a filter, the newest first.
 func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
 	limit, ok := limitOf(w, r, ledger.Size)
 	if !ok {
@@ -50,7 +50,7 @@ func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
 	newest := a.ledger.Newest()
 	buf := make([]gate.Decision, ledger.Size)
 	n, _ := a.ledger.After(newest-min(newest, ledger.Size), buf)
-	found := slices.DeleteFunc(buf[:n], func(d gate.Decision) bool { return !f.holds(&d) })
+	found := slices.DeleteFunc(buf[:n], func(d gate.Decision) bool { return !f.matches(&d) })
 	slices.Reverse(found)
 	writeJSON(w, http.StatusOK, "application/json", struct {
 		Decisions []gate.Decision `json:"decisions"`
@@ -58,7 +58,7 @@ func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
 	}{found[:min(len(found), limit)], a.eventID(newest)})
 }
 
-// activity shows how many requests ended in each minute of the last hour.
+// activity responds with how many requests ended in each minute of the last hour.
 func (a *Admin) activity(w http.ResponseWriter, _ *http.Request) {
 	type minuteView struct {
 		Time    time.Time `json:"time"`

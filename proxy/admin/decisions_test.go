@@ -15,7 +15,7 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// newAdmin is one that nobody decides for but the test, by enter.
+// newAdmin returns an Admin whose gate decides nothing. Tests enter decisions themselves.
 func newAdmin(t *testing.T) *Admin {
 	t.Helper()
 	g, err := gate.New(gate.Settings{}, nil, nil, zerolog.Nop(), nil)
@@ -27,14 +27,14 @@ func newAdmin(t *testing.T) *Admin {
 	return a
 }
 
-// enter writes down n decisions on https://HOST/0, /1 and so on.
+// enter records n decisions, on https://HOST/0, https://HOST/1 and so on.
 func (a *Admin) enter(host string, n int) {
 	for i := range n {
 		a.ledger.Enter(gate.Decision{Time: time.Now(), Origin: "https://" + host, URL: fmt.Sprintf("https://%s/%d", host, i), Judgment: gate.Allowed})
 	}
 }
 
-// get asks the API, which answers at once.
+// get decodes the API's response to a GET.
 func (a *Admin) get(t *testing.T, path string, to any) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/api/v1/"+path, nil)
@@ -50,7 +50,7 @@ type decisionList struct {
 	LastID    string `json:"last_id"`
 }
 
-func TestAThousandDecisionsAreKept(t *testing.T) {
+func TestLastDecisions(t *testing.T) {
 	a := newAdmin(t)
 	a.enter("old.example", 700)
 	a.enter("new.example", 800)
@@ -75,7 +75,7 @@ func TestMinutesOfTheLastHour(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		time.Sleep(9 * time.Minute) // in which nothing happens
+		time.Sleep(9 * time.Minute) // without a request
 		var activity struct {
 			Minutes []struct {
 				Time                     time.Time

@@ -9,7 +9,7 @@ import (
 	"robotsproxy/robots"
 )
 
-// rules shows an origin's robots.txt line by line, with the lines that address an agent and
+// rules responds with an origin's robots.txt line by line: which lines apply to an agent, and
 // how often each has decided.
 func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 	p := a.known(w, r)
@@ -50,8 +50,8 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", view)
 }
 
-// identities shows the identities in the order in which they are tried; the default comes
-// last. It does not show how they are matched: that may hold users' names.
+// identities responds with the identities in the order in which they are tried; the default is
+// the last. It does not show how clients are matched, since that may contain users' names.
 func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
 	type identityView struct {
 		Name          string   `json:"name"`

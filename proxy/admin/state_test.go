@@ -7,7 +7,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// A policy is due from the time on at which a request starts a refresh.
+// A policy becomes due when requests start to refresh it.
 func TestStateOf(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	answered := policy.Policy{FetchedAt: noon, ExpiresAt: noon.Add(24 * time.Hour)}

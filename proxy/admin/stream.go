@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// streamPoll is how often a stream looks for new decisions. It polls the ledger so that
-	// the gate need not wait for watchers.
+	// streamPoll is how often a stream looks for new decisions. Streams poll the ledger, so
+	// that the gate never waits for a watcher.
 	streamPoll = 100 * time.Millisecond
-	// heartbeat is how long a stream is silent at most.
+	// heartbeat is the longest time for which a stream is silent.
 	heartbeat = 15 * time.Second
-	// watcherTimeout is how long a watcher may take nothing of what it is sent.
+	// watcherTimeout is how long a write to a watcher may take.
 	watcherTimeout = 30 * time.Second
-	// streamBatch is how much text is gathered before it is sent, in octets.
+	// streamBatch is how many octets are collected before they are sent.
 	streamBatch = 64 << 10
 )
 
 // stream sends decisions as they are made, as server-sent events. A watcher that comes back,
-// or names an event by "after", gets what it has missed as far as the ledger still holds it.
-// One that is too slow is told how many it has missed.
+// or names an event in "after", first gets the decisions since then that the ledger still
+// holds. A watcher that misses some, because it is slow or comes late, is told how many.
 func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 	f, ok := filterOf(w, r)
 	if !ok {
@@ -42,7 +42,7 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold back what comes
+	w.Header().Set("X-Accel-Buffering", "no") // else nginx holds the events back
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -66,13 +66,13 @@ type eventStream struct {
 	filter filter
 	to     http.ResponseWriter
 
-	at    uint64 // the number of the last decision that has been looked at
+	at    uint64 // the number of the last decision that was taken from the ledger
 	wrote time.Time
 	buf   [64]gate.Decision
 	text  bytes.Buffer
 }
 
-// send writes what is new. An error means that the watcher has left.
+// send writes what is new. An error means that the watcher has left or takes nothing.
 func (s *eventStream) send() error {
 	if s.wrote.IsZero() {
 		s.text.WriteString("retry: 1000\n\n")
@@ -94,7 +94,7 @@ func (s *eventStream) send() error {
 	return nil
 }
 
-// take appends some of what is new to text, and reports whether there is more.
+// take appends some of what is new to text, and reports whether there may be more.
 func (s *eventStream) take() (more bool) {
 	n, missed := s.ledger.After(s.at, s.buf[:])
 	s.at += missed
@@ -103,7 +103,7 @@ func (s *eventStream) take() (more bool) {
 	}
 	for i := range s.buf[:n] {
 		s.at++
-		if d := &s.buf[i]; s.filter.holds(d) {
+		if d := &s.buf[i]; s.filter.matches(d) {
 			line, _ := printable.Marshal(d)
 			fmt.Fprintf(&s.text, "id: %s\ndata: %s\n", s.eventID(s.at), line)
 		}
@@ -121,13 +121,13 @@ func (s *eventStream) flush() error {
 	return out.Flush()
 }
 
-// eventID names a decision by its number and the time at which this process started counting.
+// eventID returns the ID of a decision: its number, and when this process started counting.
 func (a *Admin) eventID(number uint64) string {
 	return strconv.FormatInt(a.began.UnixMilli(), 36) + "-" + strconv.FormatUint(number, 36)
 }
 
-// numberOf is the number in an event's ID. It is 0, which is before all decisions, if another
-// process gave the ID.
+// numberOf returns the number in an event's ID. It is 0, which precedes all decisions, if the
+// ID is from another process.
 func (a *Admin) numberOf(id string) uint64 {
 	_, digits, _ := strings.Cut(id, "-")
 	number, err := strconv.ParseUint(digits, 36, 64)

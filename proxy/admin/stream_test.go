@@ -13,10 +13,10 @@ import (
 	"robotsproxy/proxy/admin/ledger"
 )
 
-// A watcher is one who reads a stream, and who may stop reading.
+// A watcher reads a stream, and may stop reading.
 type watcher struct {
 	*httptest.ResponseRecorder
-	reads chan struct{} // holds a value while it reads; who takes it may look at the body
+	reads chan struct{} // holds a value while it reads; whoever takes it may read the body
 }
 
 func (w *watcher) Write(p []byte) (int, error) {
@@ -25,7 +25,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// watch has a watcher watch until the test ends.
+// watch starts a watcher, which reads until the test ends.
 func (a *Admin) watch(t *testing.T, query string) *watcher {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -45,7 +45,7 @@ func (a *Admin) watch(t *testing.T, query string) *watcher {
 	return w
 }
 
-// events are the lines of a kind that a watcher has got since it was last asked.
+// events returns the values of a field in all events since the last call.
 func (w *watcher) events(field string) (values []string) {
 	time.Sleep(streamPoll)
 	synctest.Wait()
@@ -67,7 +67,7 @@ func TestStream(t *testing.T) {
 		all, some := a.watch(t, ""), a.watch(t, "?host=some.example")
 		again := a.watch(t, "?after="+a.eventID(1))
 		if n := len(again.events("data")); n != 2 {
-			t.Errorf("%d decisions have come since the first, want 2", n)
+			t.Errorf("%d decisions come after the first, want 2", n)
 		}
 		a.enter("some.example", 100)
 		a.enter("other.example", 150)
@@ -88,7 +88,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// One who does not read is in nobody's way, and is told what it has missed.
+// A watcher that does not read holds nobody up. It is told how many decisions it has missed.
 func TestSlowWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmin(t)
@@ -96,10 +96,10 @@ func TestSlowWatcher(t *testing.T) {
 		<-slow.reads
 		a.enter("first.example", 10)
 		time.Sleep(time.Second)
-		synctest.Wait() // it hangs in a write
+		synctest.Wait() // until it waits in a write
 		a.enter("second.example", 5*ledger.Size)
 		if n := a.ledger.Newest(); n != 10+5*ledger.Size {
-			t.Errorf("%d decisions are written down", n)
+			t.Errorf("%d decisions are recorded", n)
 		}
 		slow.reads <- struct{}{}
 		time.Sleep(streamPoll)
@@ -114,7 +114,7 @@ func TestSlowWatcher(t *testing.T) {
 	})
 }
 
-func TestStreamsEndWithTheServer(t *testing.T) {
+func TestCloseEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmin(t)
 		ended := make(chan struct{})

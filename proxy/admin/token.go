@@ -6,17 +6,18 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
-// Token is the secret that the API and the dashboard ask for; "" means none. Printing one does
-// not show it.
+// Token is the secret that the API and the dashboard require; "" means none. Printing one
+// does not show it.
 type Token string
 
-// UnmarshalText takes what a header can carry. Its error does not show the token.
+// UnmarshalText accepts what a header can carry. Its error does not show the token.
 func (t *Token) UnmarshalText(text []byte) error {
 	if strings.ContainsFunc(string(text), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("a space, or a character that no header can carry, is in it; write printable ASCII alone, as openssl rand -hex 32 does")
+		return errors.New("it has a space, or a character that no header can carry; use printable ASCII only, such as openssl rand -hex 32 prints")
 	}
 	*t = Token(text)
 	return nil
@@ -29,13 +30,14 @@ func (t Token) String() string {
 	return "(secret)"
 }
 
-// Warning says what is unsafe about listening on an address with this token; "" if nothing is.
+// Warning returns what is unsafe about listening on an address with this token; "" if nothing
+// is.
 func (t Token) Warning(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
 	if !ok || tcp.IP.IsLoopback() || t != "" {
 		return ""
 	}
-	return "the admin server listens beyond this machine and asks for no token: everyone who can reach it may see every URL that is asked for, forget policies and reload the configuration; set admin_token"
+	return "the admin server can be reached from other machines and requires no token: whoever reaches it can see every URL that clients ask for, forget policies and reload the configuration; set admin_token"
 }
 
 // admits reports whether a request has the token: as a Bearer token (RFC 6750 2.1), or as the
@@ -54,24 +56,36 @@ func (t Token) admits(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// guard lets requests with the token through. Without a token, it lets requests through that
-// use a name of this server. Otherwise a web page whose name was made to point here (DNS
-// rebinding) could read the API by its visitor's browser; with a token it cannot, since a
-// browser does not send the token to a page of that name. No other site may load the answers
-// into its own pages.
+// guard lets requests with the token through. If there is no token, it lets through those for
+// a name of this server. Otherwise a web page whose name was made to resolve to this server
+// (DNS rebinding) could read the API through its visitor's browser. With a token it can't,
+// since browsers don't send the token under that name. Other sites can't load the responses
+// into their own pages.
 func (a *Admin) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		switch {
 		case a.setup.Token == "" && !a.isOwnName(r.Host):
-			writeProblem(w, http.StatusForbidden, "without a token this answers to IP addresses, localhost and the name in admin_listen, not to "+r.Host)
+			writeProblem(w, http.StatusForbidden, "without a token, this server answers requests for IP addresses, localhost and the host in admin_listen, not for "+r.Host)
 		case a.setup.Token != "" && !a.setup.Token.admits(r):
 			w.Header().Add("WWW-Authenticate", `Basic realm="robotsproxy admin", charset="UTF-8"`)
 			w.Header().Add("WWW-Authenticate", `Bearer realm="robotsproxy admin"`)
-			writeProblem(w, http.StatusUnauthorized, "this wants the admin_token: as a Bearer token, or as the password of any user")
+			writeProblem(w, http.StatusUnauthorized, "send the admin_token: as a Bearer token, or as the password of any user")
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// isOwnName reports whether a host is a name of this server: an IP address, localhost, or the
+// host that the server is configured to listen on.
+func (a *Admin) isOwnName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	own, _, _ := net.SplitHostPort(a.setup.Listen)
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }

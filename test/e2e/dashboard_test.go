@@ -276,7 +276,7 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	w.curl(site.URL + "/products/3")
 	p.wantText("#stream-note", "1 new")
 	p.wantDecisions("/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
-	p.click("live", "Go on")
+	p.click("live", "Resume")
 	p.wantDecisions("/products/3", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 
 	// The page says how many decisions it missed, if more came than the program keeps.
@@ -368,14 +368,14 @@ func originsBySearchAndPage(t *testing.T, browser context.Context) {
 	p.wantText("#origins-rows", site.URL, "fresh", "200", "its rules decide")
 	p.want(`document.querySelectorAll("#origins-rows tr").length === 1`)
 	p.write("#search input", "127.0.7.")
-	p.wantText("#origins-rows", "http://127.0.7.0:1", "unreachable", "all disallowed", "next try in")
+	p.wantText("#origins-rows", "http://127.0.7.0:1", "unreachable", "everything disallowed", "next try in")
 	p.want(`document.querySelectorAll("#origins-rows tr").length === 50`)
 	p.click("origins", "Next page")
 	p.want(`document.querySelectorAll("#origins-rows tr").length === 10`)
 	p.click("origins", "First page")
 	p.want(`document.querySelectorAll("#origins-rows tr").length === 50`)
 	p.write("#search input", "nowhere.example")
-	p.wantText("#origins-empty", "No known origin is like that")
+	p.wantText("#origins-empty", "No known origin matches")
 }
 
 func originWithItsRules(t *testing.T, browser context.Context) {
@@ -410,7 +410,7 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 
 	// After "Forget", the next request fetches robots.txt, and the history says what changed.
 	p.click("origin", "Forget …")
-	p.wantText("#forget-dialog", site.URL, "the next request fetches it")
+	p.wantText("#forget-dialog", site.URL, "the next request fetches the file")
 	p.click("forget-dialog", "Keep it")
 	p.want(`!document.querySelector("#forget-dialog").open`)
 	p.click("origin", "Forget …")

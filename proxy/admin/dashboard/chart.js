@@ -1,16 +1,16 @@
-// The last hour by minute: allowed and refused stand on each other, those who had
-// to wait have a strip of their own. Patterns tell them apart as well as colours.
+// The last hour by minute. Allowed and refused requests are stacked; those that had to wait
+// have a strip of their own. Patterns distinguish them too, not only colours.
 
 import { byId, clock, count, el, fill, plural } from "./dom.js";
 
 const frame = { left: 40, right: 8, top: 10, bars: 130, gap: 26, strip: 34, bottom: 20 };
 const height = frame.top + frame.bars + frame.gap + frame.strip + frame.bottom;
 
-// There is room for a few characters beside the lines.
+// The labels beside the lines have room for a few characters.
 const short = new Intl.NumberFormat("en", { notation: "compact" });
 
 let minutes = [];
-let chosen = -1; // the minute that is told about; -1: none
+let chosen = -1; // the minute whose figures are shown; -1: none
 
 function svg(name, attributes, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -19,7 +19,7 @@ function svg(name, attributes, ...children) {
   return element;
 }
 
-// start readies the chart to be looked at and walked through.
+// start draws the chart when its size changes, and handles pointer and keys.
 export function start() {
   const chart = byId("chart");
   new ResizeObserver(draw).observe(chart);
@@ -37,13 +37,13 @@ export function start() {
   });
 }
 
-// show draws these minutes, the oldest first.
+// show draws the minutes, the oldest first.
 export function show(activity) {
   minutes = activity;
   const sum = (name) => minutes.reduce((all, minute) => all + minute[name], 0);
   for (const name of ["allowed", "refused", "waited"]) byId(`total-${name}`).textContent = count(sum(name));
   byId("chart").setAttribute("aria-label",
-    `Requests in the last hour by minute: ${count(sum("allowed"))} allowed, ${count(sum("refused"))} refused, ${count(sum("waited"))} waited. The arrow keys go through the minutes; the figures are in the table below.`);
+    `Requests in the last hour by minute: ${count(sum("allowed"))} allowed, ${count(sum("refused"))} refused, ${count(sum("waited"))} waited. The arrow keys move through the minutes. The figures are in the table below.`);
   fill(byId("chart-figures"), minutes.toReversed().filter((m) => m.allowed + m.refused + m.waited > 0).map((m) =>
     el("tr", {}, el("th", { scope: "row" }, clock(m.time, false)), ...["allowed", "refused", "waited"].map((name) => el("td", { class: "number" }, count(m[name]))))));
   draw();
@@ -51,7 +51,7 @@ export function show(activity) {
 
 const step = () => (byId("chart").clientWidth - frame.left - frame.right) / Math.max(1, minutes.length);
 
-// ceiling is a round number that is no less than n.
+// ceiling returns the least round number that is not below n.
 function ceiling(n) {
   if (n <= 4) return 4;
   const power = 10 ** Math.floor(Math.log10(n));
@@ -82,7 +82,7 @@ function draw() {
   choose(chosen);
 }
 
-// hatch is the pattern of what was refused.
+// hatch returns the pattern of refused requests.
 function hatch() {
   return svg("defs", {}, svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     svg("rect", { width: 5, height: 5, class: "hatch-ground" }), svg("rect", { width: 2.2, height: 5, class: "hatch-line" })));
@@ -93,7 +93,7 @@ function line(width, y, label) {
     svg("text", { x: frame.left - 6, y: y + 4, "text-anchor": "end" }, label)];
 }
 
-// times writes every tenth minute of the clock below the bars.
+// times labels every tenth minute below the bars, or every twentieth if they are narrow.
 function times(y) {
   const every = step() < 8 ? 20 : 10;
   return minutes.flatMap((m, i) => new Date(m.time).getMinutes() % every === 0
@@ -102,13 +102,13 @@ function times(y) {
 
 const mark = (id, y, height) => svg("rect", { id, class: "chosen", x: 0, y, width: 0, height });
 
-// choose tells about one minute.
+// choose shows the figures of a minute.
 function choose(i) {
   chosen = i >= 0 && i < minutes.length ? i : -1;
   const m = minutes[chosen], shade = byId("chart-chosen");
   byId("chart-told").textContent = m
     ? `${clock(m.time, false)}: ${count(m.allowed)} allowed, ${count(m.refused)} refused, ${count(m.waited)} waited`
-    : "Waited: 0.1 s or more, for a robots.txt or for their turn.";
+    : "Waited: for 0.1 s or more, for a robots.txt or for their turn.";
   shade?.setAttribute("x", frame.left + chosen * step());
   shade?.setAttribute("width", m ? step() : 0);
 }

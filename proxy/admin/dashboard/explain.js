@@ -1,4 +1,4 @@
-// Explain: what a bot may do with a URL, and which line of which file says so.
+// Explain: whether a bot may fetch a URL, and which line of which file says so.
 
 import { get } from "./api.js";
 import { byId, date, el, facts, fill, foreign, hush, plain, route, tell } from "./dom.js";
@@ -47,8 +47,8 @@ export async function show(query) {
   }
 }
 
-// offer lists the identities, with the one that is asked as, also where there is none of
-// that name.
+// offer lists the identities and selects the one in the address, which it adds if there is
+// none of that name.
 function offer(select, known, asked) {
   const names = known.map(({ name }) => name).filter((name) => name !== "default");
   if (asked && asked !== "default" && !names.includes(asked)) names.push(asked);
@@ -76,7 +76,7 @@ function answer(v, mode, lines) {
     el("p", {}, el("a", { href: route("origin", { origin: v.origin, agent: v.agent, line: v.line }) }, "All about ", foreign(v.origin, 200))));
 }
 
-// ground is the rule that a verdict rests on, else the reason.
+// ground shows the rule that a verdict follows from, else the reason.
 function ground(v) {
   if (!v.rule) return [el("span", {}, phrase(v.reason))];
   return [el("code", {}, foreign(v.rule, 500)), el("span", { class: "aside" }, `on line ${v.line}${v.reason === "rule" ? "" : `: ${phrase(v.reason)}`}`)];

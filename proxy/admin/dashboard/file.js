@@ -1,13 +1,12 @@
-// A robots.txt as it is shown: every line with its number, how often it decided and
-// whether it counts for the bot in question.
+// A robots.txt: each line with its number, how often it has decided, and whether it applies
+// to the bot in question.
 
 import { count, el, foreign, plural } from "./dom.js";
 
-const portion = 1000; // lines that are shown at once
+const portion = 1000; // lines that are added at a time
 
-// fileOf shows lines as /api/v1/rules gives them. The decided line is pointed at;
-// with around, only so many lines on either side of it are there; with only, those
-// that count for the bot.
+// fileOf shows lines from /api/v1/rules, with the deciding line marked. With around, it shows
+// so many lines on either side of that one; with only, those that apply to the bot.
 export function fileOf(lines, { decided = 0, around = Infinity, only = false } = {}) {
   const wanted = lines.filter(({ line, group }) => (!only || group) && Math.abs(line - decided) <= around);
   const body = el("tbody");
@@ -29,8 +28,8 @@ function row({ line, text, group, hits }, decided) {
   const kind = [group && "counts", line === decided && "decided"].filter(Boolean).join(" ");
   return el("tr", { class: kind },
     el("td", { class: "number" }, String(line)),
-    el("td", { class: "hits number", title: hits && `Decided ${plural(hits, "request")} of late` }, hits ? `${count(hits)}×` : ""),
+    el("td", { class: "hits number", title: hits && `Decided ${plural(hits, "request")} lately` }, hits ? `${count(hits)}×` : ""),
     el("td", { class: "text" },
-      group && el("span", { class: "unseen" }, line === decided ? "This line decides: " : "Counts: "),
+      group && el("span", { class: "unseen" }, line === decided ? "This line decides: " : "Applies: "),
       el("code", {}, foreign(text, 1000))));
 }

@@ -1,9 +1,9 @@
-// The identities that requests are told apart by.
+// The identities that requests are assigned to.
 
 import { get } from "./api.js";
 
-// identities are as the API lists them; none where it can't be asked, for they only
-// help to choose.
+// identities returns the identities as the API lists them. If the API does not answer, it
+// returns none, since they are only suggestions.
 export async function identities() {
   try {
     return (await get("identities")).identities;
@@ -12,8 +12,7 @@ export async function identities() {
   }
 }
 
-// agentsIn are the agents that somebody has written: product tokens, else one whole
-// User-Agent.
+// agentsIn returns the agents in a text: product tokens, or one whole User-Agent.
 export function agentsIn(text) {
   const words = text.trim().split(/[\s,]+/).filter(Boolean);
   return words.some((word) => /[/:;#"()<>@[\]{}\\=?]/.test(word)) ? [text.trim()] : words;

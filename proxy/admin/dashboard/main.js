@@ -1,4 +1,4 @@
-// One page with four views, chosen by what stands behind the # of its address.
+// One page with four views, chosen by the fragment of its address.
 
 import { byId } from "./dom.js";
 import * as now from "./now.js";
@@ -6,8 +6,8 @@ import * as origins from "./origins.js";
 import * as origin from "./origin.js";
 import * as explain from "./explain.js";
 
-// A view has start, called once; show, called with its query whenever its address
-// changes; and hide.
+// Each view exports start, which is called once, show, which is called with the address's
+// query whenever that changes, and hide.
 const views = { now, origins, origin, explain };
 let current = "";
 
@@ -31,7 +31,7 @@ function follow() {
   }
 }
 
-// mark shows where one is.
+// mark shows in title and navigation which view is open.
 function mark(name) {
   document.title = `${byId(`${name}-title`).textContent || "Origin"} · robotsproxy`;
   for (const link of document.querySelectorAll("nav [data-view]")) {

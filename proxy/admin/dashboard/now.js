@@ -1,4 +1,4 @@
-// What is happening now: the last hour, and the decisions as they are made.
+// Now: the last hour, and decisions as they are made.
 
 import { address, get } from "./api.js";
 import * as chart from "./chart.js";
@@ -6,20 +6,20 @@ import { byId, clock, count, duration, el, fill, foreign, full, hush, plain, plu
 import { identityNames } from "./identities.js";
 import { chip, kindOf, phrase } from "./words.js";
 
-const kept = 5000; // decisions that filters look at
+const kept = 5000; // decisions that filters apply to
 const shown = 200; // rows
-const few = 20; // rows that fade in; more would keep the browser busy with nothing else
+const few = 20; // rows that fade in; more would keep the browser busy
 const flushEvery = 500; // ms
 const drawEvery = 10_000; // ms
 const retryEvery = 3000; // ms
 
 let decisions = []; // the newest first
 let arrived = []; // not shown yet, the oldest first
-let missed = 0; // decisions that came while nobody looked, or too fast
+let missed = 0; // decisions that the stream left out
 let paused = false;
 let state = "connecting"; // of the stream
-let open = false; // the view is looked at
-let last = ""; // the id of the last decision that has come
+let open = false; // the view is shown
+let last = ""; // the ID of the last decision received
 let source = null, retry, flushing, drawing;
 
 export function start() {
@@ -27,7 +27,7 @@ export function start() {
   byId("filters").addEventListener("input", rebuild);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("pause").addEventListener("click", pause);
-  // Nobody looks: a stream would only take one of the browser's few connections.
+  // In a hidden page, the stream would take one of the browser's few connections for nothing.
   document.addEventListener("visibilitychange", () => open && (document.hidden ? leave() : enter()));
 }
 
@@ -48,7 +48,7 @@ export function hide() {
 }
 
 function enter() {
-  leave(); // the page may have been opened where nobody looked
+  leave(); // the page may have been opened in the background
   connect();
   drawActivity();
   listIdentities();
@@ -76,14 +76,13 @@ async function listIdentities() {
   for (const name of await identityNames()) offer(name);
 }
 
-// offer makes an identity one to filter by.
+// offer adds an identity to the filter's choices.
 function offer(name) {
   const select = byId("filters").elements.identity;
   if (![...select.options].some((option) => option.value === name)) select.append(el("option", { value: name }, plain(name, 60)));
 }
 
-// connect gets what was decided of late, then what follows it. The stream knows by
-// last where to go on.
+// connect gets the last decisions, then the stream of those that follow last.
 async function connect() {
   const mine = (source = new AbortController());
   try {
@@ -122,7 +121,7 @@ function listen(mine) {
   });
 }
 
-const lights = { connecting: "connecting …", live: "live", paused: "paused", broken: "the stream broke; connecting again …" };
+const lights = { connecting: "connecting …", live: "live", paused: "paused", broken: "connection broke; reconnecting …" };
 
 function told(news) {
   state = news;
@@ -134,12 +133,12 @@ function told(news) {
 function pause() {
   paused = !paused;
   byId("pause").classList.toggle("on", paused);
-  byId("pause").textContent = paused ? "Go on" : "Pause";
+  byId("pause").textContent = paused ? "Resume" : "Pause";
   told(state);
   flush();
 }
 
-// flush shows what has arrived, many at once.
+// flush shows all decisions that have arrived since the last time.
 function flush(always = false) {
   note();
   if (paused || arrived.length === 0 && !always) return;
@@ -160,7 +159,7 @@ function note() {
   byId("stream-note").textContent = parts.join(" · ");
 }
 
-// wanted is the filter as it is set.
+// wanted returns the filter that is set.
 function wanted() {
   const { identity, verdict, host } = Object.fromEntries(new FormData(byId("filters")));
   const part = host.trim().toLowerCase();
@@ -180,11 +179,11 @@ function empty() {
   byId("decisions").parentElement.hidden = none;
   if (!none) return;
   if (decisions.length > 0) {
-    fill(place, el("p", {}, `None of the last ${plural(decisions.length, "decision")} is what you filter for.`),
+    fill(place, el("p", {}, `None of the last ${plural(decisions.length, "decision")} matches the filter.`),
       el("button", { type: "button", click: () => { byId("filters").reset(); rebuild(); } }, "Show all"));
     return;
   }
-  fill(place, el("p", {}, "No request yet. Point a client at the proxy, and each one appears here when it has ended:"), el("pre", {}, firstRequest()));
+  fill(place, el("p", {}, "No requests yet. Point a client at the proxy; each request appears here when it has ended:"), el("pre", {}, firstRequest()));
 }
 
 function firstRequest() {
@@ -203,14 +202,14 @@ function row(d, isNew) {
     cell("method", foreign(d.method, 20)),
     cell("url", el("a", { href: route("explain", { url: d.url, identity: d.identity, agent: d.agent }), title: plain(d.url, 1000) }, foreign(d.url, 300))),
     cell("why", why(d, kind), d.error && el("span", { class: kind === "held" ? "error aside" : "error", title: plain(d.error, 1000) }, foreign(d.error, 200))),
-    cell("status number", d.status ? String(d.status) : el("span", { title: "The client left before it had an answer" }, "left")),
+    cell("status number", d.status ? String(d.status) : el("span", { title: "The client left before it got a response" }, "left")),
     cell("wait number", el("span", { class: "label" }, "wait "), duration(d.wait_ms)));
 }
 
-// why is the rule or the reason, and the way to the origin's robots.txt.
+// why shows the rule or the reason, with a link to the origin's robots.txt.
 function why(d, kind) {
   let words = phrase(d.reason);
-  if (kind === "held") words = "its turn comes too late"; // no rule has held it back
+  if (kind === "held") words = "its turn comes too late"; // no rule held it back
   else if (d.rule) words = [el("code", {}, foreign(d.rule, 160)), el("span", { class: "aside" }, ` line ${d.line}`)];
   return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line: d.line }), title: d.rule && plain(d.rule, 1000) }, words);
 }

@@ -1,4 +1,4 @@
-// One origin: what its robots.txt says to a bot, how it stands, what it said before.
+// One origin: what its robots.txt says to a bot, its state, and what it said before.
 
 import { forget, get } from "./api.js";
 import { byId, count, date, el, facts, fill, foreign, hush, moment, plain, plural, route, tell } from "./dom.js";
@@ -48,8 +48,8 @@ export async function show(query) {
   await Promise.all([another ? showAll() : showFile(), listIdentities()]);
 }
 
-// blank takes away what is said of another origin: what is to be said of this one may
-// be long in coming, or not come.
+// blank removes what the page says of another origin, since the answers about this one may
+// take long, or never come.
 function blank() {
   for (const place of ["origin-facts", "sitemaps", "file", "file-told", "versions"]) fill(byId(place));
   for (const notice of ["origin-notice", "file-notice", "history-notice"]) hush(byId(notice));
@@ -61,8 +61,8 @@ async function showAll() {
   await Promise.all([showState(), showFile(), showHistory()]);
 }
 
-// ask gets something about the origin for a place of the page. What is wrong is told
-// there.
+// ask gets something about the origin. It shows a problem in notice, with a button that calls
+// again.
 async function ask(path, query, notice, again) {
   try {
     const answer = await get(path, { origin, ...query }, asking.signal);
@@ -70,7 +70,7 @@ async function ask(path, query, notice, again) {
     return answer;
   } catch (problem) {
     if (problem.name !== "AbortError" && problem.status !== 404) tell(notice, problem, again);
-    return problem.status === 404 ? null : undefined; // null: nobody knows
+    return problem.status === 404 ? null : undefined; // null: the origin is not known
   }
 }
 
@@ -79,11 +79,11 @@ async function showState() {
   if (policy !== undefined) stand(policy);
 }
 
-// stand shows the state of a policy; null is that of an origin that nobody knows.
+// stand shows the state of a policy, which is null if the origin is not known.
 function stand(policy) {
   byId("forget").hidden = !policy;
   if (policy === null) {
-    facts(byId("origin-facts"), [["State", "Not known. The next request for it, or an explanation, fetches its robots.txt."]]);
+    facts(byId("origin-facts"), [["State", "Not known. The next request to it, or an explanation, fetches its robots.txt."]]);
     sitemaps([], "–");
     return;
   }
@@ -96,12 +96,12 @@ function stand(policy) {
     ["Next try", policy.next_try && nextTry(policy)],
     ["SHA-256", policy.sha256 && el("code", { title: policy.sha256 }, policy.sha256.slice(0, 16) + "…")],
   ]);
-  sitemaps(policy.sitemaps ?? [], policy.sha256 ? "It names none." : "–");
+  sitemaps(policy.sitemaps ?? [], policy.sha256 ? "None." : "–");
 }
 
 const listed = 100;
 
-// sitemaps are shown, not linked to: they are a stranger's addresses.
+// sitemaps shows addresses without links, since strangers wrote them.
 function sitemaps(all, none) {
   fill(byId("sitemaps"), all.slice(0, listed).map((one) => el("li", {}, foreign(one, 300))),
     all.length === 0 && el("li", { class: "aside" }, none),
@@ -113,8 +113,7 @@ async function showFile() {
   if (view !== undefined) read(view);
 }
 
-// read shows the robots.txt as one agent reads it; null is that of an origin that
-// nobody knows.
+// read shows the robots.txt as an agent reads it. It is null if the origin is not known.
 function read(view) {
   const place = byId("file");
   const lines = view?.lines ?? [];
@@ -122,20 +121,20 @@ function read(view) {
   fill(byId("file-told"), lines.length ? told(view) : "");
   fill(place, lines.length
     ? fileOf(lines, { decided, only: byId("reader").elements.only.checked })
-    : el("p", { class: "empty" }, view ? "There is no text that counts now. The state says why." : "Nothing is known of it now."));
+    : el("p", { class: "empty" }, view ? "No text is in force now. The state says why." : "Nothing is known about this origin."));
   place.querySelector(".decided")?.scrollIntoView({ block: "nearest" });
 }
 
-// told says which group counts for whom.
+// told says which group applies to which agent.
 function told({ agents, agent, group, lines }) {
   const who = el("strong", {}, foreign(agents.join(", "), 100));
-  if (!group) return el("span", {}, "No group for ", who, ": all is allowed.");
+  if (!group) return el("span", {}, "No group for ", who, ": everything is allowed.");
   const rules = lines.filter((line) => line.group && line.rule).length;
   return el("span", {}, plural(rules, "rule"), " for ", agent && agent !== "*" ? el("strong", {}, foreign(agent, 60)) : who, ", in the group of ", el("strong", {}, foreign(group, 60)));
 }
 
-// listIdentities offers the identities whose bots have names of their own, and the
-// default, and shows which of them the agents are.
+// listIdentities offers the default identity and those with product tokens of their own, and
+// selects the one that the agents belong to.
 async function listIdentities() {
   const named = (await identities()).filter(({ name, product_tokens: own }) => own.length > 0 && name !== "default")
     .map(({ name, product_tokens: own }) => ({ name, tokens: own.join(" ") }));
@@ -148,16 +147,16 @@ async function listIdentities() {
 async function showHistory() {
   const history = await ask("history", {}, byId("history-notice"), showHistory);
   if (history === undefined) return;
-  fill(byId("versions"), history?.versions.length ? history.versions.map(version) : [el("p", { class: "empty" }, "No answer yet. Every distinct one will be kept here, with what it changed.")]);
+  fill(byId("versions"), history?.versions.length ? history.versions.map(version) : [el("p", { class: "empty" }, "No answer yet. Every distinct answer is kept here, with its differences from the one before.")]);
 }
 
 function version(v, i, all) {
   const details = el("details", { open: i === 0, class: "version" },
     el("summary", {}, el("strong", {}, String(v.status)), v.sha256 ? el("code", {}, v.sha256.slice(0, 8)) : el("span", { class: "aside" }, "no text"),
       el("span", { class: "aside" }, "first seen ", moment(v.first_seen), ", last seen ", moment(v.last_seen))));
-  if (v.diff) details.append(el("h3", {}, "What it changed"), diff(v.diff));
-  else if (v.text) details.append(el("p", { class: "aside" }, i === all.length - 1 ? "The first answer that is kept." : "The answer before it was no text, or the same."));
-  if (v.text) details.append(el("details", {}, el("summary", {}, "Its text"), excerpt(v.text)));
+  if (v.diff) details.append(el("h3", {}, "Changes"), diff(v.diff));
+  else if (v.text) details.append(el("p", { class: "aside" }, i === all.length - 1 ? "This is the first answer that is kept." : "The answer before had no text, or the same."));
+  if (v.text) details.append(el("details", {}, el("summary", {}, "Text"), excerpt(v.text)));
   return details;
 }
 
@@ -179,7 +178,7 @@ function excerpt(text) {
 async function drop() {
   try {
     await forget(origin);
-    byId("origin-told").textContent = "Forgotten. The next request for it fetches its robots.txt.";
+    byId("origin-told").textContent = "Forgotten. The next request to it fetches its robots.txt.";
     byId("origin-told").hidden = false;
     stand(null);
     read(null);

@@ -1,4 +1,4 @@
-// The known origins with their states, by page.
+// The known origins and their states, page by page.
 
 import { get } from "./api.js";
 import { byId, el, fill, foreign, hush, moment, plural, route, tell } from "./dom.js";
@@ -10,14 +10,14 @@ let asking = new AbortController();
 export function start() {
   const form = byId("search");
   const search = () => { location.hash = route("origins", { q: form.elements.q.value.trim() }); };
-  let soon;
+  let pending;
   form.addEventListener("input", () => {
-    clearTimeout(soon);
-    soon = setTimeout(search, 300);
+    clearTimeout(pending);
+    pending = setTimeout(search, 300);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    clearTimeout(soon);
+    clearTimeout(pending);
     search();
   });
 }
@@ -29,7 +29,7 @@ export async function show(query) {
   asking = new AbortController();
   const q = query.get("q") ?? "", after = query.get("after") ?? "";
   const field = byId("search").elements.q;
-  if (document.activeElement !== field) field.value = q; // else somebody types
+  if (document.activeElement !== field) field.value = q; // else the user is typing
   try {
     list(await get("policies", { limit: page, q, after }, asking.signal), q, after);
     hush(byId("origins-notice"));
@@ -43,9 +43,9 @@ function list({ policies, next }, q, after) {
   byId("origins-rows").parentElement.hidden = policies.length === 0;
   byId("origins-empty").hidden = policies.length > 0;
   fill(byId("origins-empty"), el("p", {}, next
-    ? "None among the many that were looked at. There are more on the next page."
-    : q || after ? "No known origin is like that. Only those are known that a client or an explanation asked for."
-    : "No origin yet. One appears here with the first request for it, with what its robots.txt says and how long that holds."));
+    ? "None of the origins searched so far matches. The next page continues the search."
+    : q || after ? "No known origin matches. An origin is known once a client or an explanation has asked for it."
+    : "No origins yet. The first request to an origin adds it here, with what its robots.txt says and how long that holds."));
   turn(byId("first-page"), after !== "", { q });
   turn(byId("next-page"), Boolean(next), { q, after: next });
   byId("origins-count").textContent = policies.length ? plural(policies.length, "origin") + (next || after ? " on this page" : "") : "";

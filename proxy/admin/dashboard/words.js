@@ -1,17 +1,17 @@
-// How verdicts and states are called, everywhere on the page.
+// The words for verdicts and states, which are the same everywhere on the page.
 
 import { byId, date, distance, el, foreign, moment } from "./dom.js";
 
-// A kind is what became of a request. Each has a sign of its own, so that nobody
-// depends on colours.
+// A kind is what became of a request. Each has a sign of its own, so that nobody has to rely on
+// colours.
 export const kinds = {
   allowed: { sign: "✓", word: "allowed" },
   refused: { sign: "✕", word: "refused" },
-  reported: { sign: "◐", word: "would be refused", hint: "Let through: the identity's mode is report" },
-  held: { sign: "‖", word: "held back", hint: "Allowed, but its turn would have come too late" },
+  reported: { sign: "◐", word: "would be refused", hint: "Let through, since the identity's mode is report" },
+  held: { sign: "‖", word: "held back", hint: "Allowed, but its turn would come too late" },
 };
 
-// kindOf is the kind of a decision or of a verdict, which knows of no mode.
+// kindOf returns the kind of a decision, or of a verdict, which does not depend on the mode.
 export function kindOf(d) {
   if (d.verdict === "allowed") return d.refused ? "held" : "allowed";
   return d.refused === false ? "reported" : "refused";
@@ -22,11 +22,11 @@ export function chip(kind) {
   return el("span", { class: `chip ${kind}`, title: hint }, el("span", { "aria-hidden": "true" }, sign), word);
 }
 
-// The words for reasons are the gate's own. They come with the page.
+// The words for reasons are the gate's, and part of the page.
 const reasons = new Map(Array.from(byId("reasons").children, ({ dataset }) => [dataset.reason, dataset]));
 
-// phrase names a reason in a few words. One that the page does not know stays as the API
-// calls it.
+// phrase names a reason in a few words. It returns a reason that the page does not know as it
+// is.
 export const phrase = (reason) => reasons.get(reason)?.phrase ?? reason;
 
 // sentence explains a reason.
@@ -34,12 +34,12 @@ export const sentence = (reason) => reasons.get(reason)?.sentence ?? "";
 
 const states = {
   fresh: { sign: "●", word: "fresh" },
-  due: { sign: "◔", word: "due", hint: "The next request has it fetched again, and does not wait" },
-  expired: { sign: "◌", word: "expired", hint: "The next request has it fetched again, and waits for that" },
-  unreachable: { sign: "○", word: "unreachable", hint: "The last fetch of its robots.txt has failed" },
+  due: { sign: "◔", word: "due", hint: "The next request starts a fetch, and does not wait for it" },
+  expired: { sign: "◌", word: "expired", hint: "The next request waits for a fetch" },
+  unreachable: { sign: "○", word: "unreachable", hint: "The last fetch of its robots.txt failed" },
 };
 
-// stateLine is how an origin's policy stands, with its times.
+// stateLine shows the state of an origin's policy, with its times.
 export function stateLine(policy) {
   const { state } = policy;
   const { sign, word, hint } = states[state] ?? { sign: "?", word: state };
@@ -52,22 +52,22 @@ export function stateLine(policy) {
     el("span", { class: `state ${state}`, title: hint }, el("span", { "aria-hidden": "true" }, sign), word), times);
 }
 
-// nextTry says when an unreachable robots.txt is asked for again. When its time has come,
-// a request has yet to want it.
+// nextTry says when an unreachable robots.txt is fetched again. Once that time has come, the
+// next request fetches it.
 export const nextTry = (policy, write = date) => Date.parse(policy.next_try) > Date.now() ? write(policy.next_try) : "with the next request";
 
 const holds = (policy) => Date.parse(policy.expires_at) > Date.now();
 
 const outcomes = {
-  "": "nothing known",
+  "": "nothing is known",
   rules: "its rules decide",
-  unavailable: "there is none: all allowed",
-  unreachable: "all disallowed",
-  unreachable_expired: "all allowed again",
+  unavailable: "there is none: everything allowed",
+  unreachable: "everything disallowed",
+  unreachable_expired: "everything allowed again",
   status: "as configured for this status",
 };
 
-// answerOf says what the robots.txt answered.
+// answerOf shows how the origin answered for its robots.txt.
 export function answerOf(policy) {
   return el("span", { class: "standing" },
     el("span", {}, policy.status ? `${policy.status} · ` : "", outcomes[policy.outcome] ?? policy.outcome),

@@ -16,8 +16,8 @@ type Line struct {
 	Number int    // from 1
 }
 
-// hits counts how often the lines of robots.txt files decided. When there are too many lines,
-// it forgets the one whose last decision is the oldest.
+// hits counts how often the lines of robots.txt files have decided. When there are too many
+// lines, it forgets the one whose last decision is the oldest.
 type hits struct {
 	counts map[Line]*list.Element // of *hit
 	order  list.List              // the last hit in front
