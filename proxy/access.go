@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 
@@ -13,22 +12,22 @@ import (
 	"robotsproxy/proxy/users"
 )
 
-// Clients says who may use the proxy. It is the section "clients" of a configuration. The
+// Clients says who may use the proxy. In a configuration it is the section "clients". The
 // zero value admits nobody.
 type Clients struct {
 	// Allow holds the source addresses that are served; others get 403.
 	Allow []netip.Prefix `yaml:"allow"`
 	// Htpasswd is a file of users with bcrypt hashes of their passwords. With it,
-	// every client must send Proxy-Authorization; without, a user's name is taken
-	// on trust.
+	// every client must send Proxy-Authorization. Without it, the proxy believes any
+	// user name.
 	Htpasswd string `yaml:"htpasswd,path"`
-	// Connections says why a connection from client to proxy is not served, although Allow
-	// holds its address; nil if it is. It is called once for each connection, by many
+	// Connections returns why a connection from client to proxy is refused although Allow
+	// holds its address, else nil. It is called once for each connection, by many
 	// goroutines at once. A nil function refuses none.
 	Connections func(client, proxy netip.AddrPort) error `yaml:"-"`
 }
 
-// DefaultClients admits the machine's own loopback addresses alone.
+// DefaultClients admits only this machine's loopback addresses.
 func DefaultClients() Clients {
 	return Clients{Allow: []netip.Prefix{
 		netip.MustParsePrefix("127.0.0.0/8"),
@@ -44,8 +43,7 @@ func (c Clients) Validate() error {
 	return nil
 }
 
-// Warning says what is wrong with listening on an address for these clients; "" if nothing
-// is.
+// Warning says what is wrong with listening on an address for these clients, else "".
 func (c Clients) Warning(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
 	if !ok || tcp.IP.IsLoopback() {
@@ -76,10 +74,10 @@ func (c Clients) admits(addr netip.Addr) bool {
 	return false
 }
 
-// access is what [Server.SetAccess] has set. It is replaced as a whole.
+// access is what [Server.SetAccess] has set. SetAccess replaces it as a whole.
 type access struct {
 	clients Clients
-	users   *users.Users // nil: any user, on trust
+	users   *users.Users // nil: any user is believed
 	tunnels Tunnels
 }
 
@@ -96,7 +94,7 @@ func (s *Server) SetAccess(clients Clients, tunnels Tunnels) error {
 
 type refusedKey struct{}
 
-// withClient returns a context for the requests of a connection. The first of them asks
+// withClient is the outer server's ConnContext. The first request of a connection asks
 // [Clients.Connections] about it.
 func (s *Server) withClient(ctx context.Context, conn net.Conn) context.Context {
 	ctx = loopback.WithPeer(ctx, conn)
@@ -113,7 +111,7 @@ func (s *Server) withClient(ctx context.Context, conn net.Conn) context.Context 
 	}))
 }
 
-// refused says why the client of a connection may not use the proxy; nil if it may.
+// refused says why [Clients.Connections] refuses a request's connection; nil if it does not.
 func refused(ctx context.Context) error {
 	if err, ok := ctx.Value(refusedKey{}).(func() error); ok {
 		return err()
@@ -124,10 +122,4 @@ func refused(ctx context.Context) error {
 func addrPort(a net.Addr) netip.AddrPort {
 	ap, _ := netip.ParseAddrPort(a.String())
 	return ap
-}
-
-// clientOf is the address that a request comes from.
-func clientOf(r *http.Request) netip.Addr {
-	ap, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return ap.Addr().Unmap()
 }

@@ -18,7 +18,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	_, port, portErr := net.SplitHostPort(r.RequestURI)
 	origin, err := robots.ParseOrigin("https://" + r.RequestURI)
 	if err != nil || portErr != nil || port == "" { // RFC 9110 9.3.6: there is no default port
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT wants host:port"))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
 	t := &tunnel{origin: origin}
@@ -37,7 +37,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) bool {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "this connection cannot become a tunnel"))
 		return false
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // sent together with the CONNECT
@@ -66,7 +66,7 @@ func (s *Server) endOpening(t *tunnel) {
 	if cause == nil {
 		return
 	}
-	s.panicked(cause)
+	s.forwarder.LogPanic(cause)
 	if t.hijacked == nil {
 		panic(http.ErrAbortHandler) // the connection is still net/http's
 	}

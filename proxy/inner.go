@@ -15,10 +15,10 @@ func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	t := r.Context().Value(tunnelKey{}).(*tunnel)
 	switch {
 	case r.Method == http.MethodConnect:
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
 		return
 	case !httpguts.ValidHeaderFieldName(r.Method): // HTTP/2 allows any text
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "the method is no token"))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "the method is no token"))
 		return
 	case r.RequestURI == "*":
 		s.asterisk(w, r)
@@ -27,11 +27,11 @@ func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	target, named, err := t.target(r)
 	switch {
 	case err != nil:
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 	case named != t.origin:
-		s.answer(w, r, answer.BadRequest(http.StatusMisdirectedRequest, "the request is for "+named.String()+", the tunnel leads to "+t.origin.String()))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusMisdirectedRequest, "the request is for "+named.String()+", the tunnel leads to "+t.origin.String()))
 	default:
-		s.forward(w, r, target)
+		s.forwarder.Forward(w, r, target, t.user)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/flow"
+	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream"
@@ -73,8 +74,8 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 	if judge == nil {
 		return false
 	}
-	if s.via.IsIn(r.Header) {
-		s.answer(w, r, s.loopDetected())
+	if s.forwarder.PassedBefore(r) {
+		s.forwarder.Answer(w, r, s.forwarder.LoopDetected())
 		return true
 	}
 	origin := t.origin
@@ -82,20 +83,20 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		origin.Scheme = "http"
 	}
 	if err := upstream.CheckLoopback(r.Context(), origin); err != nil {
-		s.answer(w, r, s.upstreamFailed(err))
+		s.forwarder.Answer(w, r, s.forwarder.UpstreamFailed(err))
 		return true
 	}
 	o := &opaqueTunnel{
 		client: t,
 		judge:  judge.onBehalfOf(loopback.Of(r.Context())),
-		ask:    gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: askerOf(r), Method: r.Method},
+		ask:    gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header}, Method: r.Method},
 	}
 	admission, err := o.judge(r.Context(), o.ask)
 	switch {
 	case errors.Is(err, gate.ErrNotUniform):
 		return false
 	case err != nil:
-		s.answer(w, r, s.notJudged(err))
+		s.forwarder.Answer(w, r, s.forwarder.NotJudged(err))
 		return true
 	}
 	o.admission = admission
@@ -104,14 +105,14 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		return true
 	}
 	if !admission.Admits() {
-		a, err := s.refusal(r, admission)
-		s.answer(w, r, a)
+		a, err := s.forwarder.Refusal(r, admission)
+		s.forwarder.Answer(w, r, a)
 		admission.Done(a.Status, 0, err)
 		return true
 	}
 	if o.origin, err = s.transport.Dial(r.Context(), origin); err != nil {
-		a := s.upstreamFailed(err)
-		s.answer(w, r, a)
+		a := s.forwarder.UpstreamFailed(err)
+		s.forwarder.Answer(w, r, a)
 		admission.Done(a.Status, 0, err)
 		return true
 	}
@@ -232,7 +233,7 @@ func (s *Server) carry(o *opaqueTunnel, concern error) {
 	})
 	defer stop()
 	o.client.SetDeadline(time.Time{})
-	watchdog := flow.Watchdog{Limit: s.stallLimit(), Target: flow.Ends{Client: o.client, Origin: o.origin}}
+	watchdog := flow.Watchdog{Limit: s.forwarder.StallTimeout(), Target: flow.Ends{Client: o.client, Origin: o.origin}}
 	watchdog.Start()
 	defer watchdog.Stop()
 	down = flow.Join(o.client, o.origin, &watchdog.Flow)

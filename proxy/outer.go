@@ -4,31 +4,33 @@ import (
 	"net/http"
 
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/home"
+	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
-// serveOuter takes what clients send outside of tunnels: absolute-form requests, CONNECT,
-// and requests to the proxy itself as a web server.
+// serveOuter handles what clients send outside of tunnels: absolute-form requests, CONNECT,
+// and requests to the proxy itself as a web site.
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
-	client, access := clientOf(r), s.access.Load()
+	client, access := forward.ClientAddr(r), s.access.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
 	case !access.clients.admits(client):
-		s.answer(w, r, answer.Answer{
+		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusForbidden,
 			Kind:    "http_request_denied",
 			Details: client.String() + " may not use this proxy",
 			Advice:  "Its operator admits clients by their address in clients.allow.",
 		})
 	case access.clients.Connections != nil && refused(r.Context()) != nil:
-		s.answer(w, r, answer.Answer{
+		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusForbidden,
 			Kind:    "http_request_denied",
 			Details: refused(r.Context()).Error(),
 			Advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
 		})
 	case proxied && !access.users.Know(r.Context(), client, r.Header):
-		s.answer(w, r, answer.Answer{
+		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusProxyAuthRequired,
 			Kind:    "http_request_denied",
 			Details: "this proxy wants a user and a password that it knows",
@@ -41,24 +43,25 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		s.asterisk(w, r)
 	case r.URL.IsAbs():
 		target, err := robots.ParseTarget(r.RequestURI)
+		user, _, _ := users.Credentials(r.Header)
 		switch {
 		case err != nil:
-			s.answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
+			s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 		case target.Origin.Scheme == "ftp":
-			s.serveFTP(w, r, target)
+			s.serveFTP(w, r, target, user)
 		default:
-			s.forward(w, r, target)
+			s.forwarder.Forward(w, r, target, user)
 		}
 	default:
 		s.home.ServeHTTP(w, r)
 	}
 }
 
-// asterisk answers OPTIONS *, which asks about the proxy and not about any
-// origin (RFC 9110 9.3.7). No other method has that target.
+// asterisk answers OPTIONS *, which is about the proxy and not about an origin (RFC 9110
+// 9.3.7). No other method has that target.
 func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodOptions {
-		s.answer(w, r, answer.BadRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "only OPTIONS has the target *"))
 		return
 	}
 	w.Header().Set("Content-Length", "0")
@@ -69,5 +72,5 @@ func (s *Server) asterisk(w http.ResponseWriter, r *http.Request) {
 func (s *Server) pageNotFound(w http.ResponseWriter, r *http.Request) {
 	a := answer.BadRequest(http.StatusNotFound, "the proxy "+s.opts.Name+" itself has no such page")
 	a.Advice = "To use it as a proxy, name it in the client's http_proxy and https_proxy. What it is, and how: GET /"
-	s.answer(w, r, a)
+	s.forwarder.Answer(w, r, a)
 }

@@ -1,6 +1,11 @@
-// Package proxy takes in the requests of clients: plain HTTP, CONNECT, and TLS inside
-// it. It puts each of them to the one gate, sends on what may pass, and answers what may
-// not. A [Server] does all of this.
+// Package proxy is the doors of the proxy: a [Server] takes plain HTTP, CONNECT, and TLS and
+// HTTP inside tunnels. From each door a request goes on by package forward, which has it
+// judged.
+//
+// The outer server's handler (outer.go) takes what comes outside of tunnels. CONNECT
+// (connect.go) opens a tunnel. A tunnel that need not be read is judged as a whole and joined
+// to its origin (opaque.go). In any other, the first octets tell TLS from HTTP (tunnel.go),
+// TLS is ended (intercept.go), and the inner server's handler (inner.go) takes the requests.
 package proxy
 
 import (
@@ -21,10 +26,12 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
+	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/home"
-	"robotsproxy/proxy/message"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream"
+	"robotsproxy/proxy/users"
 )
 
 // Options say what a Server calls itself and what it bounds.
@@ -35,40 +42,35 @@ type Options struct {
 	Limits Limits
 }
 
-// Server is the proxy. Make one with [New].
+// Server is the proxy. Make it with [New].
 type Server struct {
 	opts      Options
 	gate      *gate.Gate
 	ca        *certs.CA
 	transport *upstream.Transport
 	log       zerolog.Logger
-	via       message.Via
 
 	access    atomic.Pointer[access]
-	forwarder http.Handler // goproxy: calls admit and ask for every request
+	forwarder *forward.Forwarder
 	home      http.Handler
-	outer     *http.Server // what clients connect to
-	inner     *http.Server // what is inside their tunnels
-	inside    *conns.Feed  // leads from outer to inner
+	outer     *http.Server // for clients' connections
+	inner     *http.Server // for what is inside tunnels
+	inside    *conns.Feed  // leads tunnels from outer to inner
 	tls       *tls.Config
 
-	opening   conns.Set // tunnels without a request yet, which are no server's
-	hijacked  conns.Set // tunnels that are not read, and WebSockets
-	coalesced conns.Set // those under a coalesce.Conn, which inner closes too slowly
+	opening   conns.Set // tunnels without a request so far, which belong to no server
+	hijacked  conns.Set // opaque tunnels and WebSockets
+	coalesced conns.Set // connections under a coalesce.Conn, which inner closes too slowly
 
-	stallTimeout atomic.Int64 // a time.Duration
-	clients      *conns.Clients
+	clients *conns.Clients
 
-	exchanges sync.RWMutex // each exchange holds it for reading until it has been logged
-
-	openTunnels    prometheus.Gauge // those that are not read
-	upstreamErrors *prometheus.CounterVec
-	distrust       *distrust.Detector
-	logRefused     sync.Once // for the first connection that Clients.Connections refuses
+	openTunnels prometheus.Gauge // those that are not read
+	distrust    *distrust.Detector
+	logRefused  sync.Once // for the first connection that Clients.Connections refuses
 }
 
-// New makes a proxy that asks g and reaches origins by t. It registers its metrics with
-// metrics; nil leaves them unregistered. It serves nobody until SetAccess is called.
+// New returns a proxy that asks g and reaches origins through t. It registers its metrics
+// with metrics; nil leaves them unregistered. It serves nobody until SetAccess is called.
 func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log zerolog.Logger, metrics prometheus.Registerer) *Server {
 	s := &Server{
 		opts:      opts,
@@ -76,22 +78,23 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		ca:        ca,
 		transport: t,
 		log:       log,
-		via:       message.NewVia(opts.Name),
 		inside:    conns.NewFeed(),
 		openTunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_tunnels",
 			Help: "Tunnels that are open and not read.",
 		}),
-		upstreamErrors: newUpstreamErrors(metrics),
-		distrust:       distrust.New(log, metrics),
+		distrust: distrust.New(log, metrics),
 	}
+	s.forwarder = forward.New(forward.Options{Name: opts.Name, Via: opts.Via, Hijacked: &s.hijacked}, g, t, log, metrics)
 	s.SetStallTimeout(opts.Limits.StallTimeout)
-	s.clients = conns.New(conns.Options{Max: opts.Limits.MaxConnections, StallTimeout: s.stallLimit, Descriptors: t.Descriptors()}, log, metrics)
-	s.forwarder = s.newForwarder()
+	s.clients = conns.New(conns.Options{Max: opts.Limits.MaxConnections, StallTimeout: s.forwarder.StallTimeout, Descriptors: t.Descriptors()}, log, metrics)
 	s.home = home.Site{
-		Name:     opts.Name,
-		CA:       ca.PEM(),
-		Identify: func(r *http.Request) (string, []string) { return g.Identify(askerOf(r)) },
+		Name: opts.Name,
+		CA:   ca.PEM(),
+		Identify: func(r *http.Request) (string, []string) {
+			user, _, _ := users.Credentials(r.Header)
+			return g.Identify(identity.Asker{Addr: forward.ClientAddr(r), User: user, Header: r.Header})
+		},
 		NotFound: s.pageNotFound,
 	}.Handler()
 	s.tls = s.newTLS()
@@ -118,11 +121,15 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 	}
 }
 
+// SetStallTimeout sets how long the requests and tunnels that begin from now on may stand
+// still; see [Limits.StallTimeout].
+func (s *Server) SetStallTimeout(limit time.Duration) { s.forwarder.SetStallTimeout(limit) }
+
 // Distrusted are the hosts, sorted, whose certificate made a client leave, as one does that
 // does not trust the CA. They are complete after Shutdown.
 func (s *Server) Distrusted() []string { return s.distrust.Hosts() }
 
-// serverLog logs what net/http says of clients that misbehave.
+// serverLog logs what net/http reports of clients that misbehave.
 type serverLog struct{ log zerolog.Logger }
 
 func (l serverLog) Write(line []byte) (int, error) {
@@ -130,8 +137,8 @@ func (l serverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Serve accepts clients from l until Shutdown is called, and closes l. It returns nil
-// after Shutdown, otherwise the error that ended it.
+// Serve accepts clients from l until Shutdown is called, and closes l. It returns nil after
+// Shutdown, else the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
 	inner := make(chan error, 1)
 	go func() { inner <- s.inner.Serve(s.inside) }()
@@ -140,7 +147,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return errors.Join(unlessClosed(err), unlessClosed(<-inner))
 }
 
-// unlessClosed is err, or nil if it only says that the server or listener was closed.
+// unlessClosed returns err, or nil if it only says that the server or listener was closed.
 func unlessClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
@@ -148,14 +155,14 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// openingGrace is how long Shutdown waits for tunnels in which nothing has been asked.
+// openingGrace is how long Shutdown waits for tunnels without a request.
 const openingGrace = 250 * time.Millisecond
 
-// Shutdown stops accepting and lets the requests in flight end. If ctx ends first, it
-// breaks off the rest and returns the context's error. When it returns, every request has
-// been counted and logged, unless something hangs.
+// Shutdown stops accepting and waits for the requests and tunnels in flight. If ctx ends
+// first, it breaks off the rest and returns the context's error. When it returns, every
+// request has been counted and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
-	select { // a client that has just left is seen to have left, and why
+	select { // waits so that a client that has just left is seen to have left, and why
 	case <-s.opening.Drained():
 	case <-time.After(openingGrace):
 		s.opening.CloseAll()
@@ -171,7 +178,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.distrust.Close()
 	s.outer.Close()
-	s.coalesced.CloseAll() // inner would wait for each to send what its client does not read
+	s.coalesced.CloseAll() // inner would wait until each has sent what its client does not read
 	s.inner.Close()
 	s.hijacked.CloseAll()
 	s.settle()
@@ -179,16 +186,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// settleTimeout is how long what has been broken off may take to be logged.
+// settleTimeout bounds how long broken-off requests may take to be logged.
 const settleTimeout = time.Second
 
-// settle waits until what has been broken off is logged.
+// settle waits until the requests and tunnels that were broken off are logged.
 func (s *Server) settle() {
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
-		s.exchanges.Lock()
-		defer s.exchanges.Unlock()
+		s.forwarder.Wait()
 		<-s.hijacked.Drained()
 	}()
 	select {
