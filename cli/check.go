@@ -19,6 +19,7 @@ import (
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -164,33 +165,33 @@ func fileGate(cmd *cobra.Command, cfg config.Config, name string) (*gate.Gate, e
 	given := &policy.Policy{Outcome: policy.Rules, File: file}
 	settings := cfg.GateSettings()
 	settings.Overrides = nil // they would replace the file
-	return gate.New(settings, policiesFunc(func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+	return gate.New(settings, policiesFunc(func(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
 		return given, nil
 	}), nil, zerolog.Nop(), nil)
 }
 
 // A policiesFunc is a function that gives a gate its policies.
-type policiesFunc func(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error)
+type policiesFunc func(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error)
 
-func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
+func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error) {
 	return f(ctx, origin, by)
 }
 
 // livePolicies returns the keeper's policies. With fresh, it fetches each origin's
 // robots.txt once, whatever the keeper knows. The proxy fetches in the background when a
 // fetch is due. check waits for that fetch, because the command would end before it.
-func livePolicies(keeper *policy.Keeper, fresh bool) policiesFunc {
+func livePolicies(k *keeper.Keeper, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
-	return func(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error) {
+	return func(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error) {
 		if !fresh || fetched[origin] {
-			p, err := keeper.Policy(ctx, origin, by)
+			p, err := k.Policy(ctx, origin, by)
 			now := time.Now()
 			if err != nil || fetched[origin] || now.Before(p.ExpiresAt) || now.Before(p.NextTry) {
 				return p, err
 			}
 		}
 		fetched[origin] = true
-		return keeper.Fresh(ctx, origin, by)
+		return k.Fresh(ctx, origin, by)
 	}
 }
 

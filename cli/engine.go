@@ -20,7 +20,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/upstream"
-	"robotsproxy/robots/policy"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/redisstore"
 	"robotsproxy/robots/store/sqlitestore"
@@ -33,7 +33,7 @@ type engine struct {
 	logWriter *logging.Writer
 	metrics   *prometheus.Registry
 	transport *upstream.Transport
-	keeper    *policy.Keeper
+	keeper    *keeper.Keeper
 	redis     *redisclient.Client // nil: the configuration names none
 	pacer     *pace.Pacer         // nil before openServer
 
@@ -164,7 +164,7 @@ func isUnwritable(err error) bool {
 
 func (e *engine) openKeeper(cfg config.Config, policies store.Store) (err error) {
 	version, _ := buildVersion()
-	e.keeper, err = policy.NewKeeper(policy.Setup{
+	e.keeper, err = keeper.New(keeper.Setup{
 		Options:   cfg.Robots.Options,
 		Memory:    cfg.Cache.Memory,
 		Store:     policies,

@@ -12,7 +12,7 @@ import (
 	"robotsproxy/config"
 	"robotsproxy/internal/printable"
 	"robotsproxy/robots"
-	"robotsproxy/robots/policy"
+	"robotsproxy/robots/keeper"
 )
 
 func historyCommand() *cobra.Command {
@@ -55,10 +55,10 @@ there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is ba
 	return cmd
 }
 
-func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (policy.History, error) {
+func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (keeper.History, error) {
 	e, err := openEngine(ctx, cfg, true, stderr)
 	if err != nil {
-		return policy.History{}, err
+		return keeper.History{}, err
 	}
 	defer e.Close()
 	return e.keeper.History(ctx, origin)
@@ -66,7 +66,7 @@ func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, s
 
 // printHistory prints each version as a diff against the one before it, and the oldest
 // in full.
-func printHistory(w io.Writer, h policy.History) error {
+func printHistory(w io.Writer, h keeper.History) error {
 	if _, err := fmt.Fprintln(w, h.Origin); err != nil {
 		return err
 	}

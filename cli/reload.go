@@ -15,7 +15,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
-	"robotsproxy/robots/policy"
+	"robotsproxy/robots/keeper"
 )
 
 // A reloader replaces the configuration of a running proxy without losing a request.
@@ -25,7 +25,7 @@ type reloader struct {
 	reopen func() error // the log's file
 	gate   *gate.Gate
 	pacer  *pace.Pacer
-	keeper *policy.Keeper
+	keeper *keeper.Keeper
 	server *proxy.Server
 
 	mu      sync.Mutex

@@ -14,6 +14,7 @@ import (
 
 	"robotsproxy/proxy"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -363,7 +364,7 @@ func TestCurlThatDistrustsTheCA(t *testing.T) {
 // policiesFunc is a source of policies that a test makes up.
 type policiesFunc func(ctx context.Context) (*policy.Policy, error)
 
-func (f policiesFunc) Policy(ctx context.Context, _ robots.Origin, _ policy.Sender) (*policy.Policy, error) {
+func (f policiesFunc) Policy(ctx context.Context, _ robots.Origin, _ keeper.Sender) (*policy.Policy, error) {
 	return f(ctx)
 }
 

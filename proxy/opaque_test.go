@@ -20,6 +20,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -32,7 +33,7 @@ func newSays(text string) *says {
 	return s
 }
 
-func (s *says) Policy(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+func (s *says) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
 	switch text := s.text.Load().(string); text {
 	case "404":
 		return &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, nil

@@ -29,6 +29,7 @@ import (
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/upstream"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
@@ -89,10 +90,10 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 		set.onTransport(transport)
 	}
 	if set.policies == nil {
-		keeper, err := policy.NewKeeper(policy.Setup{Options: policy.Defaults(), Memory: 1 << 20, Store: store.NewMemory(1 << 20), Transport: transport, Log: log})
+		k, err := keeper.New(keeper.Setup{Options: policy.Defaults(), Memory: 1 << 20, Store: store.NewMemory(1 << 20), Transport: transport, Log: log})
 		must(t, err)
-		t.Cleanup(keeper.Close)
-		set.policies = keeper
+		t.Cleanup(k.Close)
+		set.policies = k
 	}
 	w.ca, err = certs.Open(certs.Options{}, dir)
 	must(t, err)

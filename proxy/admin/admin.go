@@ -18,6 +18,7 @@ import (
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -49,7 +50,7 @@ type Origins interface {
 	// after and contains part.
 	Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error)
 	// History returns what an origin has answered for its robots.txt over time.
-	History(ctx context.Context, origin robots.Origin) (policy.History, error)
+	History(ctx context.Context, origin robots.Origin) (keeper.History, error)
 	// Forget drops all that is known of an origin except its history.
 	Forget(ctx context.Context, origin robots.Origin) error
 }

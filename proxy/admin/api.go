@@ -13,6 +13,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -163,7 +164,7 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 		if a.known(w, r) == nil {
 			return
 		}
-		history.Versions = []policy.Version{} // it has never been reachable
+		history.Versions = []keeper.Version{} // it has never been reachable
 	}
 	writeJSON(w, http.StatusOK, "application/json", history)
 }

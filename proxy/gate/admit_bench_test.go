@@ -13,13 +13,14 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
 // always is a source of one policy.
 type always struct{ policy *policy.Policy }
 
-func (a always) Policy(context.Context, robots.Origin, policy.Sender) (*policy.Policy, error) {
+func (a always) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
 	return a.policy, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -26,7 +27,7 @@ import (
 // does so for by. An error means that there is no answer: the context has ended, or the
 // source is closed.
 type Policies interface {
-	Policy(ctx context.Context, origin robots.Origin, by policy.Sender) (*policy.Policy, error)
+	Policy(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error)
 }
 
 // Gate judges requests by the settings and policies that hold at that moment. Its
@@ -133,7 +134,7 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 		v.Judgment, v.Reason = Allowed, RobotsTxt
 		return id, nil
 	}
-	p, err := g.policies.Policy(ctx, ask.Target.Origin, policy.Sender{
+	p, err := g.policies.Policy(ctx, ask.Target.Origin, keeper.Sender{
 		Identity: name, UserAgent: id.UserAgent, From: id.From,
 		Client: ask.Addr, ClientAgent: ask.UserAgent(),
 	})

@@ -19,6 +19,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
 
@@ -26,10 +27,10 @@ import (
 type known struct {
 	policy *policy.Policy
 	err    error
-	asked  []policy.Sender
+	asked  []keeper.Sender
 }
 
-func (k *known) Policy(_ context.Context, _ robots.Origin, by policy.Sender) (*policy.Policy, error) {
+func (k *known) Policy(_ context.Context, _ robots.Origin, by keeper.Sender) (*policy.Policy, error) {
 	k.asked = append(k.asked, by)
 	return k.policy, k.err
 }
@@ -205,7 +206,7 @@ func TestNoPolicy(t *testing.T) {
 // What the operator says and what the client says of itself reach the keeper apart.
 func TestPolicyIsAskedForOnBehalfOfTheIdentity(t *testing.T) {
 	client := netip.MustParseAddr("192.0.2.7")
-	for want, id := range map[policy.Sender]identity.Identity{
+	for want, id := range map[keeper.Sender]identity.Identity{
 		{Identity: "default", Client: client, ClientAgent: "curl/8"}:                                                       {},
 		{Identity: "default", Client: client, ClientAgent: "curl/8", UserAgent: "ExampleBot/1.0", From: "bot@example.org"}: {UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
 	} {

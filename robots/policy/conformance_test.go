@@ -55,7 +55,7 @@ func (r statusRow) outcome() Outcome {
 func (r statusRow) check(t *testing.T) {
 	defaults := Defaults()
 	for _, status := range r.statuses() {
-		if got, _ := outcomeOf(defaults.Meaning(status)); got != r.outcome() {
+		if got, _ := OutcomeOf(defaults.Meaning(status)); got != r.outcome() {
 			t.Errorf("%s: status %d leads to %q, want %q", r.Source, status, got, r.outcome())
 		}
 	}

@@ -8,24 +8,24 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// A need is the fetch that a policy asks for.
-type need uint8
+// A Need is the fetch that a policy asks for.
+type Need uint8
 
 const (
-	needNothing need = iota
-	needRefresh      // a fetch in the background
-	needFetch        // a fetch that requests wait for: what is known allows nothing
+	NeedNothing Need = iota
+	NeedRefresh      // a fetch in the background
+	NeedFetch        // a fetch that requests wait for: what is known allows nothing
 )
 
-// An assessment is the policy that follows from a record at one time.
-type assessment struct {
-	policy Policy // without Origin and File
-	need   need
-	until  time.Time // it stays the same from policy.FetchedAt until then; zero: it holds at that one time only
+// An Assessment is the policy that follows from a record at one time.
+type Assessment struct {
+	Policy Policy // without Origin and File
+	Need   Need
+	Until  time.Time // it holds from Policy.FetchedAt until then; zero: it holds at that one time only
 }
 
-// assess says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It holds
-// every rule on time and failure, and has no side effects.
+// Assess says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It holds every
+// rule on time and failure, and has no side effects.
 //
 //	last answer            failing for       now
 //	fresh                  any time          the answer counts; refresh from RefreshAt on
@@ -34,21 +34,21 @@ type assessment struct {
 //	a text, expired        disallow_for      the text still rules; refresh
 //	no text                allow_after       everything is allowed; refresh
 //
-// Between failures nothing is needed until the next try is due. An answer that speaks
-// of the request or of its rate, rather than of robots.txt, lives for min_ttl at most;
-// where a text is known it counts as a failure, and so never becomes the last answer.
-func (o Options) assess(rec store.Record, now time.Time) assessment {
+// Between failures nothing is needed until the next try is due. An answer about the request
+// or its rate, rather than about robots.txt, lives for min_ttl at most. If a text is known,
+// such an answer counts as a failure, and so never becomes the last answer.
+func (o Options) Assess(rec store.Record, now time.Time) Assessment {
 	now = now.Round(0) // wall time: a suspended machine ages lifetimes too
 	passed := func(t time.Time) bool { return !now.Before(t) }
 	meaning := o.Meaning(rec.Status)
-	outcome, allow := outcomeOf(meaning)
+	outcome, allow := OutcomeOf(meaning)
 	if rec.Status == 0 || outcome == Rules && rec.SHA256 == "" {
 		outcome = None // there is no answer, or its status had another meaning then and the text was not read
 	}
 	answered := outcome != None && outcome != Unreachable
 	expires := o.expiry(rec, meaning)
-	// A record from the future was written by a clock that was wrong, and so
-	// was a next try that is further away than the longest wait.
+	// A record from the future comes from a clock that was wrong, and so does a next
+	// try that is further away than the longest wait.
 	fresh := answered && passed(rec.FetchedAt) && !passed(expires)
 	backingOff := passed(rec.NextTry.Add(-o.RetryMax)) && !passed(rec.NextTry)
 
@@ -58,22 +58,22 @@ func (o Options) assess(rec store.Record, now time.Time) assessment {
 		FetchedAt: rec.FetchedAt, ExpiresAt: expires,
 		UnreachableSince: rec.FailedSince, NextTry: rec.NextTry,
 	}
-	need, until := needNothing, time.Time{}
+	need, until := NeedNothing, time.Time{}
 	switch {
 	case fresh:
 		switch refresh := refreshAt(rec.FetchedAt, expires); {
 		case !passed(refresh):
 			until = refresh
 		case !backingOff:
-			need = needRefresh
+			need = NeedRefresh
 		}
 	case rec.FailedSince.IsZero():
-		// Either everything known has expired, or the operator now calls the last
+		// Either all that is known has expired, or the operator now calls the last
 		// answer a failure.
 		if outcome != Unreachable {
 			p.Outcome = None
 		}
-		p.AllowAll, need = false, needFetch
+		p.AllowAll, need = false, NeedFetch
 	default:
 		p.Status = rec.FailedStatus
 		if !passed(rec.FailedSince) {
@@ -85,28 +85,28 @@ func (o Options) assess(rec store.Record, now time.Time) assessment {
 			p.Status = rec.Status
 		}
 		if backingOff {
-			need = needNothing
+			need = NeedNothing
 		}
 	}
 	if p.Outcome == Rules {
 		p.Text, p.SHA256 = rec.Body, rec.SHA256
 	}
-	return assessment{policy: p, need: need, until: until}
+	return Assessment{Policy: p, Need: need, Until: until}
 }
 
-// unreachableFor is the outcome of a robots.txt that has been unreachable for that long
-// and whose last answer has expired, and the fetch to make once the next try is due.
-func (o Options) unreachableFor(length time.Duration, hasText bool) (Outcome, need) {
+// unreachableFor is the outcome of a robots.txt that has been unreachable for length and
+// whose last answer has expired, and the fetch to make once the next try is due.
+func (o Options) unreachableFor(length time.Duration, hasText bool) (Outcome, Need) {
 	switch {
 	case hasText && length >= o.DisallowFor:
-		return Rules, needRefresh
+		return Rules, NeedRefresh
 	case !hasText && length >= o.AllowAfter:
-		return UnreachableExpired, needRefresh
+		return UnreachableExpired, NeedRefresh
 	}
-	return Unreachable, needFetch
+	return Unreachable, NeedFetch
 }
 
-// expiry is the end of the last answer's lifetime. A max_ttl that was lowered since
+// expiry is the end of the last answer's lifetime. A max_ttl that has been lowered since
 // then shortens it.
 func (o Options) expiry(rec store.Record, meaning fetch.Meaning) time.Time {
 	maxLifetime := o.MaxTTL
@@ -119,9 +119,9 @@ func (o Options) expiry(rec store.Record, meaning fetch.Meaning) time.Time {
 	return rec.ExpiresAt
 }
 
-// outcomeOf is the outcome of a fetch's meaning and, for the outcomes that allow or disallow
+// OutcomeOf is the outcome of a fetch's meaning and, for the outcomes that allow or disallow
 // everything, whether it allows.
-func outcomeOf(meaning fetch.Meaning) (outcome Outcome, allow bool) {
+func OutcomeOf(meaning fetch.Meaning) (outcome Outcome, allow bool) {
 	switch meaning {
 	case fetch.MeansFile:
 		return Rules, false
@@ -135,9 +135,9 @@ func outcomeOf(meaning fetch.Meaning) (outcome Outcome, allow bool) {
 	return Unreachable, false
 }
 
-// update is the record after a fetch that ended now. random, in [0,1), spreads
-// the next try after a failure.
-func (o Options) update(rec store.Record, got fetch.Result, now time.Time, random float64) store.Record {
+// Update returns the record after a fetch that ended now. random, in [0,1), spreads the
+// next try after a failure.
+func (o Options) Update(rec store.Record, got fetch.Result, now time.Time, random float64) store.Record {
 	now = now.UTC().Truncate(time.Millisecond) // wall time, as stores keep it
 	if got.Meaning != fetch.MeansUnreachable {
 		return store.Record{
@@ -149,7 +149,7 @@ func (o Options) update(rec store.Record, got fetch.Result, now time.Time, rando
 		rec.FailedSince = now
 	}
 	if rec.FetchedAt.After(now) {
-		rec.ExpiresAt = rec.FetchedAt // by a clock that was wrong: never fresh again, but still a copy
+		rec.ExpiresAt = rec.FetchedAt // by a wrong clock: never fresh again, but still a copy
 	}
 	rec.Failures++
 	rec.FailedStatus, rec.Cause = got.Status, got.Cause
@@ -157,8 +157,8 @@ func (o Options) update(rec store.Record, got fetch.Result, now time.Time, rando
 	return rec
 }
 
-// backoff is the wait after that many failures in a row. It doubles with each of
-// them, and random spreads it: sites that failed together are not tried together.
+// backoff is the wait after so many failures in a row. It doubles with each of them, and
+// random spreads it, so that sites that failed together are not tried together.
 func (o Options) backoff(failures int, random float64) time.Duration {
 	upper := math.Ldexp(float64(o.RetryMin), failures-1)
 	upper = min(upper, float64(o.RetryMax))

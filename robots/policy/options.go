@@ -13,14 +13,13 @@ import (
 type Options struct {
 	fetch.Options `yaml:",inline"`
 
-	// A robots.txt that is unreachable for DisallowFor no longer disallows everything
-	// where an older text is known, which then rules. Where none is known, everything
-	// is allowed after AllowAfter. RFC 9309 2.3.1.4.
+	// An unreachable robots.txt disallows everything for DisallowFor if an older text is
+	// known, which then rules. If none is known, everything is allowed after AllowAfter.
+	// RFC 9309 2.3.1.4.
 	DisallowFor time.Duration `yaml:"disallow_for"`
 	AllowAfter  time.Duration `yaml:"allow_after"`
 
-	// RetryMin and RetryMax bound the wait between two tries of an
-	// unreachable robots.txt.
+	// RetryMin and RetryMax bound the wait between two tries of an unreachable robots.txt.
 	RetryMin time.Duration `yaml:"retry_min"`
 	RetryMax time.Duration `yaml:"retry_max"`
 
@@ -41,10 +40,9 @@ func Defaults() Options {
 	}
 }
 
-// keep is how long a record may still be needed after the lifetime of its
-// answer: until an unreachable robots.txt no longer disallows everything, and a
-// week.
-func (o Options) keep() time.Duration {
+// Keep is how long a record may be needed after the lifetime of its answer: until an
+// unreachable robots.txt no longer disallows everything, and a week more.
+func (o Options) Keep() time.Duration {
 	return max(o.DisallowFor, o.AllowAfter) + 7*24*time.Hour
 }
 

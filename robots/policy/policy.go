@@ -1,8 +1,7 @@
-// Package policy knows what each origin allows now. A [Keeper] looks a policy up in
-// memory, then in the store, and fetches robots.txt when neither has one to go by:
-// once for all who wait for it. How long an answer counts, and what counts while
-// robots.txt is unreachable, follows from the record of the last fetches alone
-// (RFC 9309 2.3.1 and 2.4; freshness.go has the whole table).
+// Package policy says what an origin allows: a [Policy] follows from the record of the last
+// fetches, the operator's [Options] and the time, and from nothing else. [Options.Assess] has
+// the whole table of RFC 9309 2.3.1 and 2.4, and [Options.Update] makes the next record after
+// a fetch. The package does no I/O and reads no clock.
 package policy
 
 import (
@@ -11,8 +10,8 @@ import (
 	"robotsproxy/robots"
 )
 
-// An Outcome is the result of looking for an origin's robots.txt. Each but Rules
-// and None is also the reason of the verdicts that follow from it.
+// An Outcome is the result of looking for an origin's robots.txt. Each but Rules and None
+// is also the reason of the verdicts that follow from it.
 type Outcome string
 
 const (
@@ -24,13 +23,12 @@ const (
 	Status             Outcome = "status"              // the operator has given its HTTP status a meaning
 )
 
-// A Policy is what an origin allows. It is never changed. The zero Policy
-// allows nothing.
+// A Policy is what an origin allows. It is never changed. The zero Policy allows nothing.
 type Policy struct {
 	Origin  robots.Origin
 	Outcome Outcome
 	// AllowAll says, for every outcome but Rules, whether everything is allowed or
-	// nothing. Under Rules it is false and File decides.
+	// nothing is. With Rules it is false, and File decides.
 	AllowAll bool
 	File     *robots.File // nil unless the outcome is Rules
 	Text     []byte       // the text that File was parsed from
@@ -47,9 +45,9 @@ type Policy struct {
 	NextTry          time.Time // when a fetch is tried again after a failure
 }
 
-// RefreshAt is when three quarters of the answer's lifetime have passed. From then on a
-// request starts a fetch in the background, so that a fault that passes before ExpiresAt
-// never shows.
+// RefreshAt is when three quarters of the answer's lifetime have passed. From then on, a
+// request starts a fetch in the background, so that a fault that ends before ExpiresAt never
+// shows.
 func (p *Policy) RefreshAt() time.Time { return refreshAt(p.FetchedAt, p.ExpiresAt) }
 
 func refreshAt(fetched, expires time.Time) time.Time {

@@ -21,6 +21,7 @@ import (
 	"robotsproxy/internal/logtest"
 	"robotsproxy/internal/redistest"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/redisstore"
@@ -72,11 +73,11 @@ func (s *site) fetched(host string) int {
 
 // A proxy is as much of one as a fleet takes: a keeper and its store.
 type proxy struct {
-	*policy.Keeper
+	*keeper.Keeper
 	log *logtest.Buffer
 }
 
-func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*policy.Setup)) proxy {
+func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*keeper.Setup)) proxy {
 	t.Helper()
 	p := proxy{log: new(logtest.Buffer)}
 	kept := redisstore.New(server.Client(), store.Defaults())
@@ -84,7 +85,7 @@ func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*p
 		Proxy:               func(*http.Request) (*url.URL, error) { return url.Parse(s.URL) },
 		MaxIdleConnsPerHost: 256,
 	}
-	setup := policy.Setup{
+	setup := keeper.Setup{
 		Options: policy.Defaults(), Memory: 64 << 20, Store: kept, Transport: transport,
 		Log: zerolog.New(p.log).Level(zerolog.InfoLevel),
 	}
@@ -92,7 +93,7 @@ func newProxy(t *testing.T, server *redistest.Server, s *site, change ...func(*p
 		c(&setup)
 	}
 	var err error
-	if p.Keeper, err = policy.NewKeeper(setup); err != nil {
+	if p.Keeper, err = keeper.New(setup); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -119,7 +120,7 @@ func origin(format string, args ...any) robots.Origin {
 
 // ask wants the site's rules.
 func (p proxy) ask(t *testing.T, o robots.Origin) {
-	got, err := p.Policy(context.Background(), o, policy.Sender{UserAgent: "ExampleBot/1.0"})
+	got, err := p.Policy(context.Background(), o, keeper.Sender{UserAgent: "ExampleBot/1.0"})
 	if err != nil || got.Outcome != policy.Rules {
 		t.Errorf("%s: got %+v, %v", o, got, err)
 	}
@@ -192,7 +193,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 		t.Skip("only Linux has locks that end with the file's last use")
 	}
 	dir, s := t.TempDir(), newSite(t, 20*time.Millisecond)
-	inDir := func(setup *policy.Setup) {
+	inDir := func(setup *keeper.Setup) {
 		kept, err := sqlitestore.Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +217,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 			t.Errorf("%d fetches of one of many", n)
 		}
 	}
-	var stopped policy.Setup
+	var stopped keeper.Setup
 	inDir(&stopped)
 	o := origin("stopped.example")
 	if _, held, err := stopped.Store.(writebehind.Leaser).Lease(t.Context(), o.String(), 0); !held || err != nil {
@@ -268,7 +269,7 @@ func TestFleetSharesFailures(t *testing.T) {
 		http.Error(w, "", http.StatusServiceUnavailable)
 	})
 	for _, p := range append(fleet, fleet...) {
-		got, err := p.Policy(t.Context(), origin("down.example"), policy.Sender{})
+		got, err := p.Policy(t.Context(), origin("down.example"), keeper.Sender{})
 		if err != nil || got.Outcome != policy.Unreachable {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -282,7 +283,7 @@ func TestFleetSharesFailures(t *testing.T) {
 func TestFleetRefreshesOnce(t *testing.T) {
 	server, s := redistest.Start(t), newSite(t, 100*time.Millisecond)
 	var ahead atomic.Int64
-	moved := func(setup *policy.Setup) {
+	moved := func(setup *keeper.Setup) {
 		setup.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	}
 	fleet := []proxy{newProxy(t, server, s, moved), newProxy(t, server, s, moved), newProxy(t, server, s, moved)}
@@ -408,11 +409,11 @@ func TestWaiterForALeaseLeaves(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { holder.Policy(hurried, o, policy.Sender{}) })
+	all.Go(func() { holder.Policy(hurried, o, keeper.Sender{}) })
 	await(t, "the first fetch", func() bool { return s.fetched(o.Host) == 1 })
 	short, end := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer end()
-	if _, err := other.Policy(short, o, policy.Sender{}); err != context.DeadlineExceeded {
+	if _, err := other.Policy(short, o, keeper.Sender{}); err != context.DeadlineExceeded {
 		t.Errorf("got %v", err)
 	}
 	if n := s.fetched(o.Host); n != 1 {

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"robotsproxy/robots/fetch"
+	"robotsproxy/robots/policy"
 )
 
 // metrics count what a keeper does.
@@ -36,7 +37,7 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 		fromStore:  lookups.WithLabelValues("store"),
 		fromFetch:  lookups.WithLabelValues("fetch"),
 	}
-	for _, outcome := range []Outcome{Rules, Unavailable, Unreachable, Status} {
+	for _, outcome := range []policy.Outcome{policy.Rules, policy.Unavailable, policy.Unreachable, policy.Status} {
 		m.fetches.WithLabelValues(string(outcome)) // shown as 0 from the start
 	}
 	if to == nil {
@@ -50,7 +51,7 @@ func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 }
 
 func (m *metrics) fetched(got fetch.Result) {
-	outcome, _ := outcomeOf(got.Meaning)
+	outcome, _ := policy.OutcomeOf(got.Meaning)
 	m.fetches.WithLabelValues(string(outcome)).Inc()
 	m.duration.Observe(got.Took.Seconds())
 }

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
 
@@ -21,7 +22,7 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 		broken.unwritable.Store(true)
 		w.start()
 		for i := range 5 {
-			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
+			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != policy.Rules {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		}
@@ -56,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		const origins = 20
 		ask := func() {
 			for i := range origins {
-				if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
+				if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != policy.Rules {
 					t.Errorf("got %+v, %v", p, err)
 				}
 				time.Sleep(time.Second)
@@ -73,7 +74,7 @@ func TestFullDisk(t *testing.T) {
 		if recs, err := full.List(t.Context(), "", "", origins); len(recs) > 0 || err != nil {
 			t.Errorf("%d records on a full disk, %v", len(recs), err)
 		}
-		if p, err := w.keeper.Peek(t.Context(), someOrigin(3)); err != nil || p == nil || p.Outcome != Rules {
+		if p, err := w.keeper.Peek(t.Context(), someOrigin(3)); err != nil || p == nil || p.Outcome != policy.Rules {
 			t.Errorf("peeked %+v, %v", p, err)
 		}
 		if known, err := w.keeper.Policies(t.Context(), someOrigin(3).String(), "", 3); err != nil || len(known) != 3 || known[0].Origin != someOrigin(4) {
@@ -163,18 +164,19 @@ func TestListPrefersPendingRecords(t *testing.T) {
 		if err != nil || len(known) != 2 {
 			t.Fatalf("listed %+v, %v", known, err)
 		}
-		if p := known[0]; p.Origin != someOrigin(1) || p.Outcome != Rules || p.SHA256 == "" || p.File != nil || p.Text != nil {
+		if p := known[0]; p.Origin != someOrigin(1) || p.Outcome != policy.Rules || p.SHA256 == "" || p.File != nil || p.Text != nil {
 			t.Errorf("listed %+v", p)
 		}
-		if p := known[1]; p.Origin != exampleOrg || p.Outcome != Unavailable {
+		if p := known[1]; p.Origin != exampleOrg || p.Outcome != policy.Unavailable {
 			t.Errorf("listed %+v", p)
 		}
 	})
 }
 
 func TestNewer(t *testing.T) {
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration, failures int) store.Record {
-		return store.Record{FetchedAt: after(d), Failures: failures}
+		return store.Record{FetchedAt: noon.Add(d), Failures: failures}
 	}
 	for _, test := range []struct{ newer, older store.Record }{
 		{at(0, 0), store.Record{Failures: 9}},

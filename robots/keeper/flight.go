@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
+	"robotsproxy/robots/keeper/memory"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
 
@@ -17,13 +19,13 @@ import (
 // enough, at the origin itself. An origin has one flight at a time, and all who ask for
 // its policy wait for that one.
 type flight struct {
-	meanwhile *entry        // what a refresh leaves in force; nil: nothing
+	meanwhile *memory.Entry // what a refresh leaves in force; nil: nothing
 	done      chan struct{} // closed when the result is there
 
 	// The result.
-	entry      *entry
-	assessment *assessment // of entry
-	fetched    bool        // the origin was asked
+	entry      *memory.Entry
+	assessment *policy.Assessment // of entry
+	fetched    bool               // the origin was asked
 	err        error
 
 	refusedAt time.Time // when another process was first found to have the origin's lease
@@ -43,19 +45,19 @@ const (
 	alwaysFetch             // the origin's answer, whatever is known
 )
 
-func (g goal) isMet(by need) bool {
+func (g goal) isMet(by policy.Need) bool {
 	switch g {
 	case findUsable:
-		return by != needFetch
+		return by != policy.NeedFetch
 	case findFresh:
-		return by == needNothing
+		return by == policy.NeedNothing
 	}
 	return false
 }
 
 // start returns the origin's flight, and begins one if there is none. The flight may
 // lead where the client of ctx may be led.
-func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goal goal, meanwhile *entry) *flight {
+func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goal goal, meanwhile *memory.Entry) *flight {
 	by.local = loopback.Of(ctx)
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
 		f.err = k.lookUp(ctx, f, origin, by, goal)
@@ -88,34 +90,34 @@ func (k *Keeper) lookUp(ctx context.Context, f *flight, origin robots.Origin, by
 }
 
 // settle ends a flight with an entry if that meets its goal, and reports whether it does.
-func (k *Keeper) settle(f *flight, e *entry, goal goal) bool {
-	a := e.assess(k.opts(), k.now())
-	if !goal.isMet(a.need) {
+func (k *Keeper) settle(f *flight, e *memory.Entry, goal goal) bool {
+	a := e.Assess(k.opts(), k.now())
+	if !goal.isMet(a.Need) {
 		return false
 	}
-	k.memory.set(e)
+	k.memory.Set(e)
 	f.entry, f.assessment = e, a
 	return true
 }
 
 // askOrigin fetches the robots.txt of an entry's origin. It is not done if another
 // process is fetching it.
-func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *entry, by Sender, goal goal) (done bool, err error) {
+func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *memory.Entry, by Sender, goal goal) (done bool, err error) {
 	if err := k.slots.Acquire(f.wanted, by.party()); err != nil {
 		return false, err
 	}
 	defer k.slots.Release()
-	if err := k.store.AwaitRoom(f.wanted, e.rec.Origin); err != nil {
+	if err := k.store.AwaitRoom(f.wanted, e.Record.Origin); err != nil {
 		return false, err
 	}
-	release, taken := k.lease(ctx, f, e.origin)
+	release, taken := k.lease(ctx, f, e.Origin)
 	switch {
 	case release != nil:
 		defer k.flights.running.Go(func() {
-			k.store.AwaitWritten(k.flights.ctx, e.rec.Origin) // the next to have the lease must find it
+			k.store.AwaitWritten(k.flights.ctx, e.Record.Origin) // the next to have the lease must find it
 			release()
 		})
-		if e = k.newest(ctx, e.origin); k.settle(f, e, goal) { // another may have had the lease just before
+		if e = k.newest(ctx, e.Origin); k.settle(f, e, goal) { // another may have had the lease just before
 			return true, nil
 		}
 	case taken:
@@ -127,18 +129,18 @@ func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *entry, by Sender, 
 		return false, err
 	}
 	e = k.record(f, e, got)
-	k.store.Put(e.rec)
+	k.store.Put(e.Record)
 	k.logFetch(e, got)
 	return true, nil
 }
 
 // record makes the entry that follows from a fetch, which is the flight's result.
-func (k *Keeper) record(f *flight, e *entry, got fetch.Result) *entry {
+func (k *Keeper) record(f *flight, e *memory.Entry, got fetch.Result) *memory.Entry {
 	now := k.now()
-	e = k.texts.entry(e.origin, k.opts().update(e.rec, got, now, k.random()))
-	k.memory.set(e)
+	e = k.texts.Entry(e.Origin, k.opts().Update(e.Record, got, now, k.random()))
+	k.memory.Set(e)
 	k.metrics.fetched(got)
-	f.entry, f.assessment, f.fetched = e, e.assess(k.opts(), now), true
+	f.entry, f.assessment, f.fetched = e, e.Assess(k.opts(), now), true
 	return e
 }
 
@@ -162,17 +164,17 @@ func (k *Keeper) lease(ctx context.Context, f *flight, origin robots.Origin) (re
 
 // newest returns the newest that memory and the store know of an origin; an empty entry
 // if they know nothing.
-func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *entry {
-	held := k.memory.get(origin)
+func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *memory.Entry {
+	held := k.memory.Get(origin)
 	name := origin.String()
 	stored, ok := k.store.Find(ctx, name)
 	switch {
-	case ok && (held == nil || newer(stored, held.rec, k.now())):
-		return k.texts.entry(origin, stored)
+	case ok && (held == nil || newer(stored, held.Record, k.now())):
+		return k.texts.Entry(origin, stored)
 	case held != nil:
 		return held
 	}
-	return k.texts.entry(origin, store.Record{Origin: name})
+	return k.texts.Entry(origin, store.Record{Origin: name})
 }
 
 // newer reports whether a is of a later fetch than b. A record from the future was
@@ -187,14 +189,14 @@ func newer(a, b store.Record, now time.Time) bool {
 	return a.FetchedAt.After(b.FetchedAt)
 }
 
-func (k *Keeper) logFetch(e *entry, got fetch.Result) {
-	outcome, _ := outcomeOf(got.Meaning)
+func (k *Keeper) logFetch(e *memory.Entry, got fetch.Result) {
+	outcome, _ := policy.OutcomeOf(got.Meaning)
 	line, message := k.log.Debug(), "robots.txt fetched"
-	if outcome == Unreachable {
+	if outcome == policy.Unreachable {
 		line, message = k.log.Warn(), "robots.txt unreachable"
-		line.Int("failures", e.rec.Failures).Time("next_try", e.rec.NextTry)
+		line.Int("failures", e.Record.Failures).Time("next_try", e.Record.NextTry)
 	}
-	line.Str("origin", e.rec.Origin).Str("outcome", string(outcome)).Int("status", got.Status).
+	line.Str("origin", e.Record.Origin).Str("outcome", string(outcome)).Int("status", got.Status).
 		Str("cause", got.Cause).Str("user_agent", got.UserAgent).Int("bytes", len(got.Body)).Str("robots_sha256", got.SHA256).
 		Int64("duration_ms", got.Took.Milliseconds()).Msg(message)
 }
@@ -207,9 +209,9 @@ var errCrashed = errors.New("the program failed; its log says how")
 func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
 	k.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("origin", origin.String()).
 		Msg("a robots.txt could not be fetched by a fault of the program; please report this")
-	e := k.memory.get(origin)
+	e := k.memory.Get(origin)
 	if e == nil {
-		e = &entry{origin: origin, rec: store.Record{Origin: origin.String()}}
+		e = &memory.Entry{Origin: origin, Record: store.Record{Origin: origin.String()}}
 	}
 	k.record(f, e, fetch.Result{}.Failed(errCrashed))
 	f.err = nil
@@ -240,7 +242,7 @@ func newFlights(crashed func(*flight, robots.Origin, any)) *flights {
 
 // start returns the origin's flight. If there is none it begins one, whose result run
 // fills in; meanwhile is what is in force until then, if anything is.
-func (fs *flights) start(origin robots.Origin, meanwhile *entry, run func(context.Context, *flight)) *flight {
+func (fs *flights) start(origin robots.Origin, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f, ok := fs.byOrigin[origin]; ok {
@@ -267,7 +269,7 @@ func (fs *flights) replace(origin robots.Origin, run func(context.Context, *flig
 }
 
 // begin begins a flight. The caller holds the lock.
-func (fs *flights) begin(origin robots.Origin, meanwhile *entry, run func(context.Context, *flight)) *flight {
+func (fs *flights) begin(origin robots.Origin, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
 	f := &flight{meanwhile: meanwhile, done: make(chan struct{}), waiting: 1}
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancelCause(fs.ctx)

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"context"
@@ -17,8 +17,15 @@ import (
 
 	"robotsproxy/internal/logtest"
 	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/sqlitestore"
+)
+
+const (
+	minute = time.Minute
+	hour   = time.Hour
+	day    = 24 * time.Hour
 )
 
 const someRules = "User-agent: *\nDisallow: /private/\n"
@@ -116,7 +123,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 		w := &world{t: t, dataDir: t.TempDir(), log: new(logtest.Buffer), site: &site{takes: time.Second}}
 		w.site.answers(200, someRules)
 		w.setup = Setup{
-			Options: Defaults(), Memory: 1 << 20, Transport: w.site, UserAgent: "robotsproxy/1.0",
+			Options: policy.Defaults(), Memory: 1 << 20, Transport: w.site, UserAgent: "robotsproxy/1.0",
 			Log: zerolog.New(w.log), Random: func() float64 { return 0.5 },
 		}
 		defer func() {
@@ -139,7 +146,7 @@ func (w *world) start() {
 	}
 	w.setup.Store = w.store
 	w.setup.Metrics = prometheus.NewRegistry()
-	if w.keeper, err = NewKeeper(w.setup); err != nil {
+	if w.keeper, err = New(w.setup); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -167,7 +174,7 @@ func (w *world) logged(words string) int {
 var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"}
 
 // ask returns the policy of example.org.
-func (w *world) ask() *Policy {
+func (w *world) ask() *policy.Policy {
 	w.t.Helper()
 	p, err := w.keeper.Policy(w.t.Context(), exampleOrg, Sender{UserAgent: "ExampleBot/2.0"})
 	if err != nil {
@@ -178,7 +185,7 @@ func (w *world) ask() *Policy {
 
 // expect asks, and checks the outcome, the number of fetches until everything is idle
 // again, and whether asking took time.
-func (w *world) expect(outcome Outcome, fetches int, waited bool) *Policy {
+func (w *world) expect(outcome policy.Outcome, fetches int, waited bool) *policy.Policy {
 	w.t.Helper()
 	synctest.Wait() // for memory, which takes entries in its own time
 	w.site.fetched()

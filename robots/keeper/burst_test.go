@@ -1,11 +1,9 @@
-package policy
+package keeper
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
 
@@ -44,7 +43,7 @@ func TestBurst(t *testing.T) {
 		begun := time.Now()
 		var all sync.WaitGroup
 		var mu sync.Mutex
-		took := make(map[Outcome][]time.Duration)
+		took := make(map[policy.Outcome][]time.Duration)
 		for i := range origins {
 			all.Go(func() {
 				p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{Client: netip.MustParseAddr("192.0.2.1")})
@@ -59,7 +58,7 @@ func TestBurst(t *testing.T) {
 		}
 		synctest.Wait()
 		asked := time.Now()
-		if p := w.ask(); p.Outcome != Rules { // as ExampleBot
+		if p := w.ask(); p.Outcome != policy.Rules { // as ExampleBot
 			t.Errorf("got %+v", p)
 		}
 		if waited := time.Since(asked); waited > 2*w.site.takes {
@@ -69,7 +68,7 @@ func TestBurst(t *testing.T) {
 
 		// Each slot is in use all the time: by a live origin for as long as it takes,
 		// and by a dead one for fetch_timeout.
-		dead, live := len(took[Unreachable]), len(took[Rules])
+		dead, live := len(took[policy.Unreachable]), len(took[policy.Rules])
 		if dead != origins/10 || live != origins-dead {
 			t.Errorf("%d dead, %d live", dead, live)
 		}
@@ -80,12 +79,12 @@ func TestBurst(t *testing.T) {
 		if w.site.most > opts.MaxFetches {
 			t.Errorf("%d fetches at once", w.site.most)
 		}
-		slices.Sort(took[Rules])
-		t.Logf("live ones: median %v, last %v; all %v", took[Rules][live/2], took[Rules][live-1], time.Since(begun))
+		slices.Sort(took[policy.Rules])
+		t.Logf("live ones: median %v, last %v; all %v", took[policy.Rules][live/2], took[policy.Rules][live-1], time.Since(begun))
 
 		w.site.fetched()
 		for i := range origins {
-			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{Client: netip.MustParseAddr("192.0.2.1")}); err != nil || p.Outcome == None {
+			if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{Client: netip.MustParseAddr("192.0.2.1")}); err != nil || p.Outcome == policy.None {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		}
@@ -171,7 +170,7 @@ func TestTinyMemoryAndManyOrigins(t *testing.T) {
 					var all sync.WaitGroup
 					for i := range origins {
 						all.Go(func() {
-							if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules || string(p.Text) != someRules {
+							if p, err := w.keeper.Policy(t.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != policy.Rules || string(p.Text) != someRules {
 								t.Errorf("got %+v, %v", p, err)
 							}
 						})
@@ -187,37 +186,5 @@ func TestTinyMemoryAndManyOrigins(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// The process takes about twice the size of the policies in memory for them: no more than
-// the ceiling, and not much less.
-func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
-	const ceiling = 32 << 20
-	m, err := newMemory(ceiling)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.close()
-	heap := func() int64 {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc)
-	}
-	before := heap()
-	texts := new(interner)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 10_000 {
-		m.set(texts.entry(someOrigin(i), manyRecord(random, i, noon)))
-		if i%100 == 0 {
-			m.cache.Wait() // it takes no more at once
-		}
-	}
-	m.cache.Wait()
-	if held := heap() - before; held > ceiling/2+1<<20 || held < ceiling/4 {
-		t.Errorf("%d policies take %d KiB", m.count.Load(), held>>10)
-	} else {
-		t.Logf("%d policies take %d KiB", m.count.Load(), held>>10)
 	}
 }

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"testing"

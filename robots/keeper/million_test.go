@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"crypto/sha256"
@@ -22,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/sqlitestore"
 )
@@ -72,8 +73,8 @@ func TestMillionOrigins(t *testing.T) {
 	runtime.GC()
 	before := resident(t)
 	const ceiling = 64 << 20
-	k, err := NewKeeper(Setup{
-		Options: Defaults(), Memory: ceiling, Store: s, Log: zerolog.Nop(),
+	k, err := New(Setup{
+		Options: policy.Defaults(), Memory: ceiling, Store: s, Log: zerolog.Nop(),
 		Transport: refused{t}, Now: func() time.Time { return begun.Add(time.Hour) },
 	})
 	if err != nil {
@@ -82,7 +83,7 @@ func TestMillionOrigins(t *testing.T) {
 	defer k.Close()
 	most := before
 	t.Logf("policy by way of the store: %s", spread(origins/2, func() {
-		if p, err := k.Policy(t.Context(), manyOrigin(random.IntN(origins)), Sender{}); err != nil || p.Outcome == None {
+		if p, err := k.Policy(t.Context(), manyOrigin(random.IntN(origins)), Sender{}); err != nil || p.Outcome == policy.None {
 			t.Fatalf("got %+v, %v", p, err)
 		}
 		if random.IntN(1000) == 0 {
@@ -90,7 +91,7 @@ func TestMillionOrigins(t *testing.T) {
 		}
 	}))
 	t.Logf("memory: %d MiB before the keeper, %d MiB at most with cache.memory %d MiB; %d policies held",
-		before>>20, most>>20, ceiling>>20, k.memory.count.Load())
+		before>>20, most>>20, ceiling>>20, k.memory.Count())
 }
 
 // TestNewOriginsAreKept asks for 20,000 origins that nobody has asked for yet, at a
@@ -115,8 +116,8 @@ func TestNewOriginsAreKept(t *testing.T) {
 }
 
 func askNewOrigins(t *testing.T, s store.Store, known, rate int) {
-	k, err := NewKeeper(Setup{
-		Options: Defaults(), Memory: 64 << 20, Store: s, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel),
+	k, err := New(Setup{
+		Options: policy.Defaults(), Memory: 64 << 20, Store: s, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel),
 		Transport: everySite{},
 	})
 	if err != nil {
@@ -128,7 +129,7 @@ func askNewOrigins(t *testing.T, s store.Store, known, rate int) {
 	for i := range asked {
 		time.Sleep(time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(rate))))
 		all.Go(func() {
-			if p, err := k.Policy(t.Context(), manyOrigin(known+i), Sender{}); err != nil || p.Outcome != Rules {
+			if p, err := k.Policy(t.Context(), manyOrigin(known+i), Sender{}); err != nil || p.Outcome != policy.Rules {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		})

@@ -1,11 +1,10 @@
-package policy
+package keeper
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
 
@@ -23,7 +23,7 @@ func TestFirstRequestsShareOneFetch(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if p := w.ask(); p.Outcome != Rules || p.File == nil || p.Origin != exampleOrg || string(p.Text) != someRules {
+				if p := w.ask(); p.Outcome != policy.Rules || p.File == nil || p.Origin != exampleOrg || string(p.Text) != someRules {
 					t.Errorf("got %+v", p)
 				}
 			})
@@ -38,7 +38,7 @@ func TestFirstRequestsShareOneFetch(t *testing.T) {
 		if n := w.count("robotsproxy_policy_lookups_total", "fetch"); n != 100 {
 			t.Errorf("%v lookups ended in a fetch", n)
 		}
-		w.expect(Rules, 0, false)
+		w.expect(policy.Rules, 0, false)
 		if n := w.count("robotsproxy_policy_lookups_total", "memory"); n != 1 {
 			t.Errorf("%v lookups ended in memory", n)
 		}
@@ -67,7 +67,7 @@ func TestWaiterLeaves(t *testing.T) {
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("left after %v", took)
 		}
-		if p := w.ask(); p.Outcome != Rules || time.Since(begun) != 5*time.Second {
+		if p := w.ask(); p.Outcome != policy.Rules || time.Since(begun) != 5*time.Second {
 			t.Errorf("%s after %v, want the fetch that was under way", p.Outcome, time.Since(begun))
 		}
 		if n := w.site.fetched(); n != 1 {
@@ -79,13 +79,13 @@ func TestWaiterLeaves(t *testing.T) {
 func TestRefreshInTheBackground(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		time.Sleep(18 * hour)
 		w.site.answers(404, "")
 		w.site.fetched()
 		begun := time.Now()
 		for range 50 {
-			if p := w.ask(); p.Outcome != Rules {
+			if p := w.ask(); p.Outcome != policy.Rules {
 				t.Errorf("outcome %s while the refresh is under way", p.Outcome)
 			}
 		}
@@ -93,7 +93,7 @@ func TestRefreshInTheBackground(t *testing.T) {
 			t.Error("requests waited for a refresh")
 		}
 		time.Sleep(2 * time.Second)
-		w.expect(Unavailable, 0, false)
+		w.expect(policy.Unavailable, 0, false)
 		if w.count("robotsproxy_robots_fetches_total", "unavailable") != 1 {
 			t.Error("more than one refresh")
 		}
@@ -103,30 +103,30 @@ func TestRefreshInTheBackground(t *testing.T) {
 func TestFailedRefreshShowsOnlyAtTheEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		first := w.expect(Rules, 1, true)
+		first := w.expect(policy.Rules, 1, true)
 		time.Sleep(18 * hour)
 		w.site.answers(503, "")
-		w.expect(Rules, 1, false) // failure 1
-		w.expect(Rules, 0, false) // tried again 30 s later
+		w.expect(policy.Rules, 1, false) // failure 1
+		w.expect(policy.Rules, 0, false) // tried again 30 s later
 		time.Sleep(30 * time.Second)
-		w.expect(Rules, 1, false) // failure 2, the next try 30 to 60 s later
+		w.expect(policy.Rules, 1, false) // failure 2, the next try 30 to 60 s later
 		time.Sleep(35 * time.Second)
-		w.expect(Rules, 0, false)
+		w.expect(policy.Rules, 0, false)
 		time.Sleep(10 * time.Second)
-		w.expect(Rules, 1, false)
+		w.expect(policy.Rules, 1, false)
 
 		time.Sleep(time.Until(first.ExpiresAt))
-		p := w.expect(Unreachable, 1, true)
+		p := w.expect(policy.Unreachable, 1, true)
 		if wait := time.Until(p.NextTry); wait <= 0 || wait > 10*minute || p.Status != 503 || p.Cause != "503 Service Unavailable" {
 			t.Errorf("got %+v", p)
 		}
-		w.expect(Unreachable, 0, false)
+		w.expect(policy.Unreachable, 0, false)
 		time.Sleep(time.Until(p.NextTry))
-		w.expect(Unreachable, 1, true)
+		w.expect(policy.Unreachable, 1, true)
 
 		w.site.answers(200, someRules)
 		time.Sleep(10 * minute)
-		if p := w.expect(Rules, 1, true); !p.UnreachableSince.IsZero() || p.Cause != "" {
+		if p := w.expect(policy.Rules, 1, true); !p.UnreachableSince.IsZero() || p.Cause != "" {
 			t.Errorf("recovered, but %+v", p)
 		}
 	})
@@ -136,11 +136,11 @@ func TestUnreachableForLong(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		status        int // of the first fetch
-		within, after Outcome
+		within, after policy.Outcome
 	}{
-		{"with a good copy", 200, Unreachable, Rules},
-		{"after a 404", 404, Unreachable, UnreachableExpired},
-		{"never reached", 0, Unreachable, UnreachableExpired},
+		{"with a good copy", 200, policy.Unreachable, policy.Rules},
+		{"after a 404", 404, policy.Unreachable, policy.UnreachableExpired},
+		{"never reached", 0, policy.Unreachable, policy.UnreachableExpired},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -158,13 +158,13 @@ func TestUnreachableForLong(t *testing.T) {
 				}
 				time.Sleep(2 * day)
 				p := w.expect(test.after, 1, false)
-				if (p.File != nil) != (test.after == Rules) || p.AllowAll != (test.after == UnreachableExpired) {
+				if (p.File != nil) != (test.after == policy.Rules) || p.AllowAll != (test.after == policy.UnreachableExpired) {
 					t.Errorf("got %+v", p)
 				}
 				time.Sleep(10 * minute)
 				w.site.answers(200, someRules)
 				w.expect(test.after, 1, false)
-				if p := w.expect(Rules, 0, false); !p.UnreachableSince.IsZero() {
+				if p := w.expect(policy.Rules, 0, false); !p.UnreachableSince.IsZero() {
 					t.Errorf("recovered, but %+v", p)
 				}
 			})
@@ -175,11 +175,11 @@ func TestUnreachableForLong(t *testing.T) {
 func TestRestart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		before := w.expect(Rules, 1, true)
+		before := w.expect(policy.Rules, 1, true)
 		w.stop()
 		time.Sleep(10 * hour)
 		w.start()
-		p := w.expect(Rules, 0, false)
+		p := w.expect(policy.Rules, 0, false)
 		if !p.FetchedAt.Equal(before.FetchedAt) || !p.ExpiresAt.Equal(before.ExpiresAt) || p.SHA256 != before.SHA256 || string(p.Text) != someRules {
 			t.Errorf("got  %+v\nwant %+v", p, before)
 		}
@@ -189,14 +189,14 @@ func TestRestart(t *testing.T) {
 		w.stop()
 		time.Sleep(9 * hour)
 		w.start()
-		w.expect(Rules, 1, false) // due for a refresh, and nobody waits for it
+		w.expect(policy.Rules, 1, false) // due for a refresh, and nobody waits for it
 	})
 }
 
 func TestAnotherProcessHasFetched(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		time.Sleep(20 * hour)
 		rec, _, err := w.store.Get(t.Context(), exampleOrg.String())
 		if err != nil {
@@ -207,8 +207,8 @@ func TestAnotherProcessHasFetched(t *testing.T) {
 		if err := w.store.Put(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
-		w.expect(Rules, 0, false)
-		w.expect(Unavailable, 0, false)
+		w.expect(policy.Rules, 0, false)
+		w.expect(policy.Unavailable, 0, false)
 	})
 }
 
@@ -217,17 +217,17 @@ func TestClockSetBack(t *testing.T) {
 		var back time.Duration
 		w.setup.Now = func() time.Time { return time.Now().Add(-back) }
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		back = 100 * day
-		w.expect(Rules, 1, true)
-		w.expect(Rules, 0, false)
+		w.expect(policy.Rules, 1, true)
+		w.expect(policy.Rules, 0, false)
 		w.site.answers(0, "")
 		back = 200 * day
-		p := w.expect(Unreachable, 1, true)
+		p := w.expect(policy.Unreachable, 1, true)
 		if !p.UnreachableSince.Before(time.Now().Add(-199 * day)) {
 			t.Errorf("unreachable since %v, which is to come", p.UnreachableSince)
 		}
-		w.expect(Unreachable, 0, false)
+		w.expect(policy.Unreachable, 0, false)
 	})
 }
 
@@ -241,9 +241,9 @@ func TestTinyMemory(t *testing.T) {
 				kept.unwritable.Store(broken)
 				w.setup.Memory = 1
 				w.start()
-				w.expect(Rules, 1, true)
+				w.expect(policy.Rules, 1, true)
 				for range 5 {
-					w.expect(Rules, 0, false)
+					w.expect(policy.Rules, 0, false)
 				}
 				// And requests do not wait for its refresh.
 				time.Sleep(20 * hour)
@@ -274,7 +274,7 @@ func TestFetchesAreBounded(t *testing.T) {
 		for i := range 80 {
 			all.Go(func() {
 				origin := someOrigin(i)
-				if p, err := w.keeper.Policy(t.Context(), origin, Sender{}); err != nil || p.Outcome != Rules {
+				if p, err := w.keeper.Policy(t.Context(), origin, Sender{}); err != nil || p.Outcome != policy.Rules {
 					t.Errorf("got %+v, %v", p, err)
 				}
 			})
@@ -309,20 +309,20 @@ func TestUnwantedFetchesGiveUp(t *testing.T) {
 				}
 			})
 		}
-		patient := make(chan *Policy)
+		patient := make(chan *policy.Policy)
 		go func() {
 			p, _ := w.keeper.Policy(t.Context(), someOrigin(1), Sender{})
 			patient <- p
 		}()
 		all.Wait()
-		if p := <-patient; p == nil || p.Outcome != Rules {
+		if p := <-patient; p == nil || p.Outcome != policy.Rules {
 			t.Errorf("got %+v", p)
 		}
 		time.Sleep(minute)
 		if n := w.site.fetched(); n != 3 { // the first, the one that is waited for, and the refresh
 			t.Errorf("%d fetches", n)
 		}
-		if p, err := w.keeper.Policy(t.Context(), someOrigin(2), Sender{}); err != nil || p.Outcome != Rules {
+		if p, err := w.keeper.Policy(t.Context(), someOrigin(2), Sender{}); err != nil || p.Outcome != policy.Rules {
 			t.Errorf("asked for again: got %+v, %v", p, err)
 		}
 	})
@@ -343,7 +343,7 @@ func TestLateWaiter(t *testing.T) {
 		if p, err := w.keeper.Policy(hurried, someOrigin(1), Sender{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if p, err := w.keeper.Policy(t.Context(), someOrigin(1), Sender{}); err != nil || p.Outcome != Rules {
+		if p, err := w.keeper.Policy(t.Context(), someOrigin(1), Sender{}); err != nil || p.Outcome != policy.Rules {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		if n := w.site.fetched(); n != 2 {
@@ -355,17 +355,17 @@ func TestLateWaiter(t *testing.T) {
 func TestFreshAlwaysFetches(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		w.site.answers(404, "")
 		for range 2 {
-			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Unavailable {
+			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != policy.Unavailable {
 				t.Errorf("got %+v, %v", p, err)
 			}
 		}
 		if n := w.site.fetched(); n != 2 {
 			t.Errorf("%d fetches", n)
 		}
-		w.expect(Unavailable, 0, false)
+		w.expect(policy.Unavailable, 0, false)
 	})
 }
 
@@ -382,7 +382,7 @@ func TestPeekAndPolicies(t *testing.T) {
 		w.site.fetched()
 		time.Sleep(100 * day)
 		p, err := w.keeper.Peek(t.Context(), exampleOrg)
-		if err != nil || p.Outcome != Rules || p.File == nil || !p.ExpiresAt.Before(time.Now()) {
+		if err != nil || p.Outcome != policy.Rules || p.File == nil || !p.ExpiresAt.Before(time.Now()) {
 			t.Errorf("got %+v, %v, want the last thing known", p, err)
 		}
 		first, err := w.keeper.Policies(t.Context(), "", "", 3)
@@ -434,32 +434,17 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A high ceiling takes no memory before there is something to hold.
-func TestHighCeilingCostsLittleAtFirst(t *testing.T) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	m, err := newMemory(1 << 40)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime.ReadMemStats(&after)
-	m.close()
-	if taken := after.TotalAlloc - before.TotalAlloc; taken > 256<<20 {
-		t.Errorf("%d MiB are taken", taken>>20)
-	}
-}
-
 // New options count from the next lookup on, also for what is known already.
 func TestSetOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		opts := w.setup.Options
 		opts.Statuses = map[int]fetch.Meaning{200: fetch.MeansDisallow}
 		w.keeper.SetOptions(opts)
-		w.expect(Status, 0, false)
+		w.expect(policy.Status, 0, false)
 		w.keeper.SetOptions(w.setup.Options)
-		w.expect(Rules, 0, false)
+		w.expect(policy.Rules, 0, false)
 	})
 }
 
@@ -469,7 +454,7 @@ func TestOtherUserAgentsDoNotFreeASite(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.site.knows = "ExampleBot/2.0"
 		w.start()
-		ask := func(clientAgent string, want Outcome) {
+		ask := func(clientAgent string, want policy.Outcome) {
 			t.Helper()
 			p, err := w.keeper.Policy(t.Context(), exampleOrg, Sender{ClientAgent: clientAgent})
 			if err != nil || p.Outcome != want {
@@ -478,20 +463,20 @@ func TestOtherUserAgentsDoNotFreeASite(t *testing.T) {
 			time.Sleep(5 * time.Second) // for a refresh
 			synctest.Wait()
 		}
-		ask("ExampleBot/2.0", Rules)
+		ask("ExampleBot/2.0", policy.Rules)
 		for range 3 {
 			time.Sleep(19 * hour)
-			ask("Unwelcome/1.0", Rules) // refreshes
-			ask("Unwelcome/1.0", Rules)
+			ask("Unwelcome/1.0", policy.Rules) // refreshes
+			ask("Unwelcome/1.0", policy.Rules)
 			w.stop()
 			w.start()
 			time.Sleep(25 * hour)
-			ask(strings.Repeat("x", 20<<10), Rules) // nothing is fresh
-			ask("", Rules)
+			ask(strings.Repeat("x", 20<<10), policy.Rules) // nothing is fresh
+			ask("", policy.Rules)
 		}
 		w.site.knows = "nobody"
 		time.Sleep(25 * hour)
-		ask("Unwelcome/1.0", Unavailable)
+		ask("Unwelcome/1.0", policy.Unavailable)
 	})
 }
 
@@ -500,12 +485,12 @@ func TestRateLimitingDoesNotFreeASite(t *testing.T) {
 	for _, status := range []int{400, 414, 429, 431} {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.start()
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 			w.site.answers(status, "")
 			time.Sleep(19 * hour)
-			w.expect(Rules, 1, false)
+			w.expect(policy.Rules, 1, false)
 			time.Sleep(6 * hour)
-			if p := w.expect(Unreachable, 1, true); p.Status != status || p.NextTry.IsZero() {
+			if p := w.expect(policy.Unreachable, 1, true); p.Status != status || p.NextTry.IsZero() {
 				t.Errorf("got %+v", p)
 			}
 			h, err := w.keeper.History(t.Context(), exampleOrg)
@@ -516,22 +501,22 @@ func TestRateLimitingDoesNotFreeASite(t *testing.T) {
 				t.Errorf("%v fetches are counted as unreachable", n)
 			}
 			time.Sleep(31 * day)
-			w.expect(Rules, 1, false) // the last good copy
+			w.expect(policy.Rules, 1, false) // the last good copy
 			w.site.answers(200, someRules)
 			time.Sleep(hour)
-			w.expect(Rules, 1, false)
+			w.expect(policy.Rules, 1, false)
 		})
 		inWorld(t, func(t *testing.T, w *world) { // which has given none
 			w.site.answers(status, "")
 			w.start()
-			w.expect(Unavailable, 2, true) // by the identity's name, then by the program's
+			w.expect(policy.Unavailable, 2, true) // by the identity's name, then by the program's
 			time.Sleep(3 * minute)
-			w.expect(Unavailable, 0, false)
+			w.expect(policy.Unavailable, 0, false)
 			time.Sleep(minute)
-			w.expect(Unavailable, 2, false)
+			w.expect(policy.Unavailable, 2, false)
 			w.site.answers(200, someRules)
 			time.Sleep(5 * minute)
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 		})
 	}
 }
@@ -568,7 +553,7 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {
-					if p := w.ask(); p.Outcome != Unreachable || p.Cause == "" || p.NextTry.IsZero() {
+					if p := w.ask(); p.Outcome != policy.Unreachable || p.Cause == "" || p.NextTry.IsZero() {
 						t.Errorf("got %+v", p)
 					}
 				})
@@ -577,23 +562,23 @@ func TestPanicInAFetchIsUnreachable(t *testing.T) {
 			if w.site.fetched() != 1 || w.logged(`"level":"error"`) != 1 || w.logged("robots/fetch.(*visit)") == 0 {
 				t.Errorf("logged %s", w.log)
 			}
-			w.expect(Unreachable, 0, false)
+			w.expect(policy.Unreachable, 0, false)
 			time.Sleep(minute)
 			transport.asked, transport.read = false, false
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 
 			transport.asked = true
 			time.Sleep(19 * hour)
-			w.expect(Rules, 1, false) // what is known is not lost
-			w.expect(Rules, 0, false)
+			w.expect(policy.Rules, 1, false) // what is known is not lost
+			w.expect(policy.Rules, 0, false)
 			time.Sleep(6 * hour)
-			w.expect(Unreachable, 1, true)
-			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Unreachable {
+			w.expect(policy.Unreachable, 1, true)
+			if p, err := w.keeper.Fresh(t.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != policy.Unreachable {
 				t.Errorf("got %+v, %v", p, err)
 			}
 			transport.asked = false
 			time.Sleep(hour)
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 		})
 	}
 }
@@ -608,7 +593,7 @@ func TestPanicInTheStoreEndsNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store = crashingStore{store.NewMemory(0)}
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		if w.logged("put") == 0 {
 			t.Error("nobody is told")
 		}

@@ -1,4 +1,7 @@
-package policy
+// Package keeper knows what each origin allows. A [Keeper] looks a policy up in memory, then
+// in the store, and has robots.txt fetched if neither has a policy to go by: once for all who
+// wait for it. Package policy says what follows from what is known.
+package keeper
 
 import (
 	"context"
@@ -17,6 +20,8 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
+	"robotsproxy/robots/keeper/memory"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/writebehind"
 )
@@ -26,7 +31,7 @@ var ErrClosed = errors.New("the keeper of policies is closed")
 
 // A Setup is what a keeper works with.
 type Setup struct {
-	Options   Options
+	Options   policy.Options
 	Memory    int64             // how much of the process's memory policies may take, in bytes
 	Store     store.Store       // its owner must close it after the keeper
 	Transport http.RoundTripper // for fetches; it must not follow redirects
@@ -62,35 +67,35 @@ type party struct {
 func (s *Sender) party() party { return party{fair.Client(s.Client), s.Identity} }
 
 // request is that for the robots.txt of an entry's origin.
-func (s *Sender) request(e *entry) fetch.Request {
+func (s *Sender) request(e *memory.Entry) fetch.Request {
 	return fetch.Request{
-		Origin:    e.origin,
+		Origin:    e.Origin,
 		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent, Client: s.local,
-		HasText: e.rec.SHA256 != "", KnownAgent: e.rec.UserAgent,
+		HasText: e.Record.SHA256 != "", KnownAgent: e.Record.UserAgent,
 	}
 }
 
 // A Keeper knows the policy of every origin. It looks in memory, then in the store, then
 // asks the origin. It is safe for concurrent use.
 type Keeper struct {
-	options   atomic.Pointer[Options]
+	options   atomic.Pointer[policy.Options]
 	transport http.RoundTripper
 	userAgent string
 	now       func() time.Time
 	random    func() float64
 	log       zerolog.Logger
 
-	memory  *memory
-	texts   *interner
+	memory  *memory.Memory
+	texts   *memory.Texts
 	store   *writebehind.Store
 	slots   *fair.Slots[party] // for fetches
 	flights *flights
 	metrics *metrics
 }
 
-// NewKeeper returns a keeper. The caller must close it. The error is that of setting up
+// New returns a keeper. The caller must close it. The error is that of setting up
 // the memory, or of metrics that are registered already.
-func NewKeeper(s Setup) (*Keeper, error) {
+func New(s Setup) (*Keeper, error) {
 	if s.UserAgent == "" {
 		s.UserAgent = "robotsproxy"
 	}
@@ -100,18 +105,18 @@ func NewKeeper(s Setup) (*Keeper, error) {
 	if s.Random == nil {
 		s.Random = rand.Float64
 	}
-	m, err := newMemory(s.Memory)
+	m, err := memory.New(s.Memory)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(s.Metrics, m.count.Load)
+	metrics, err := newMetrics(s.Metrics, m.Count)
 	if err != nil {
-		m.close()
+		m.Close()
 		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
 	}
 	records, err := writebehind.New(s.Store, s.Log, s.Metrics)
 	if err != nil {
-		m.close()
+		m.Close()
 		return nil, err
 	}
 	k := &Keeper{
@@ -121,7 +126,7 @@ func NewKeeper(s Setup) (*Keeper, error) {
 		random:    s.Random,
 		log:       s.Log,
 		memory:    m,
-		texts:     new(interner),
+		texts:     new(memory.Texts),
 		store:     records,
 		slots:     fair.New[party](s.Options.MaxFetches),
 		metrics:   metrics,
@@ -134,44 +139,44 @@ func NewKeeper(s Setup) (*Keeper, error) {
 // SetOptions replaces the options. The new ones also count for everything that is known
 // already, but an answer keeps its lifetime (max_ttl may shorten it), and fetches under
 // way keep the old options.
-func (k *Keeper) SetOptions(opts Options) {
+func (k *Keeper) SetOptions(opts policy.Options) {
 	k.options.Store(&opts)
-	k.store.SetKeep(opts.keep())
+	k.store.SetKeep(opts.Keep())
 	k.slots.Resize(opts.MaxFetches)
 }
 
-func (k *Keeper) opts() *Options { return k.options.Load() }
+func (k *Keeper) opts() *policy.Options { return k.options.Load() }
 
 // Close cancels the fetches under way, waits for them, and writes what was fetched
 // before to the store.
 func (k *Keeper) Close() {
 	k.flights.close()
 	k.store.Close()
-	k.memory.close()
+	k.memory.Close()
 }
 
 // Policy returns what the origin allows now. by says on whose behalf the origin is
 // asked, if it must be. The error is that of ctx, ErrClosed or a shortage of this
 // machine's (see [shortage.Is]), nothing else: an unreachable robots.txt has a policy too.
-func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
-	if e := k.memory.get(origin); e != nil {
-		if a := e.assess(k.opts(), k.now()); findUsable.isMet(a.need) {
+func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
+	if e := k.memory.Get(origin); e != nil {
+		if a := e.Assess(k.opts(), k.now()); findUsable.isMet(a.Need) {
 			k.metrics.fromMemory.Inc()
 			return k.serve(ctx, e, by, a), nil
 		}
 	}
 	f := k.start(ctx, origin, by, findUsable, nil)
 	if e := f.meanwhile; e != nil {
-		if a := e.assess(k.opts(), k.now()); findUsable.isMet(a.need) {
+		if a := e.Assess(k.opts(), k.now()); findUsable.isMet(a.Need) {
 			k.metrics.fromMemory.Inc() // memory did not take it, and its refresh is under way
-			return &a.policy, nil
+			return &a.Policy, nil
 		}
 	}
 	switch err := k.flights.wait(ctx, f); {
 	case wantsAnother(ctx, err):
 		return k.Policy(ctx, origin, by)
 	case errors.Is(err, loopback.ErrElsewhere):
-		return &Policy{Origin: origin, Outcome: Unreachable, Cause: err.Error()}, nil
+		return &policy.Policy{Origin: origin, Outcome: policy.Unreachable, Cause: err.Error()}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -191,16 +196,16 @@ func wantsAnother(ctx context.Context, err error) bool {
 }
 
 // serve returns the policy of an entry, and starts the refresh that it may need.
-func (k *Keeper) serve(ctx context.Context, e *entry, by Sender, a *assessment) *Policy {
-	if a.need == needRefresh {
-		k.start(ctx, e.origin, by, findFresh, e)
+func (k *Keeper) serve(ctx context.Context, e *memory.Entry, by Sender, a *policy.Assessment) *policy.Policy {
+	if a.Need == policy.NeedRefresh {
+		k.start(ctx, e.Origin, by, findFresh, e)
 	}
-	return &a.policy
+	return &a.Policy
 }
 
 // Fresh fetches the origin's robots.txt, whatever is known, and returns the policy that
 // follows. Its errors are those of Policy.
-func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*Policy, error) {
+func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
 	for {
 		f := k.start(ctx, origin, by, alwaysFetch, nil)
 		if err := k.flights.wait(ctx, f); wantsAnother(ctx, err) {
@@ -209,21 +214,21 @@ func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*P
 			return nil, err
 		}
 		if f.fetched { // else it was under way already, and the store's record met its goal
-			return &f.assessment.policy, nil
+			return &f.assessment.Policy, nil
 		}
 	}
 }
 
 // Peek returns what is known of an origin without asking the origin, however old it is;
 // nil if nothing is known. The error is that of the store.
-func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error) {
-	e := k.memory.get(origin)
+func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
+	e := k.memory.Get(origin)
 	if e == nil {
 		rec, ok, err := k.store.Get(ctx, origin.String())
 		if err != nil || !ok {
 			return nil, err
 		}
-		e = k.texts.entry(origin, rec)
+		e = k.texts.Entry(origin, rec)
 	}
 	return k.known(e), nil
 }
@@ -231,30 +236,30 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*Policy, error
 // Policies returns the policies of up to limit known origins, in the origins' order:
 // those after the given one ("": from the start) that contain part. They have neither
 // Text nor File. The error is that of the store.
-func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*Policy, error) {
+func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error) {
 	recs, err := k.store.List(ctx, after, part, limit)
 	if err != nil {
 		return nil, err
 	}
-	policies := make([]*Policy, 0, len(recs))
+	policies := make([]*policy.Policy, 0, len(recs))
 	for _, rec := range recs {
 		origin, err := robots.ParseOrigin(rec.Origin)
 		if err != nil {
 			return nil, fmt.Errorf("reading the store: %w", err)
 		}
-		policies = append(policies, k.known(&entry{origin: origin, rec: rec}))
+		policies = append(policies, k.known(&memory.Entry{Origin: origin, Record: rec}))
 	}
 	return policies, nil
 }
 
 // known is the policy to show for an entry. An answer that has expired is shown as it
 // was.
-func (k *Keeper) known(e *entry) *Policy {
-	a := e.assess(k.opts(), k.now())
-	if a.policy.Outcome == None {
-		a = e.assess(k.opts(), e.rec.FetchedAt)
+func (k *Keeper) known(e *memory.Entry) *policy.Policy {
+	a := e.Assess(k.opts(), k.now())
+	if a.Policy.Outcome == policy.None {
+		a = e.Assess(k.opts(), e.Record.FetchedAt)
 	}
-	return &a.policy
+	return &a.Policy
 }
 
 // Forget drops what is known of an origin, so that the next request fetches its
@@ -262,7 +267,7 @@ func (k *Keeper) known(e *entry) *Policy {
 func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
 	forgetErr := errCrashed
 	f := k.flights.replace(origin, func(_ context.Context, f *flight) {
-		k.memory.remove(origin)
+		k.memory.Remove(origin)
 		forgetErr = k.store.Forget(ctx, origin.String())
 		f.err = errUnwanted // those who wait look again
 	})

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/sqlitestore"
 )
@@ -28,17 +29,17 @@ import (
 // random times, restarts and forgets in between, and compares all that a keeper
 // says, and when it fetches, with a model that a reader can check.
 func TestSoak(t *testing.T) {
-	short := with(func(o *Options) {
+	short := with(func(o *policy.Options) {
 		o.TTL, o.MinTTL, o.MaxTTL = hour, minute, 2*hour
 		o.DisallowFor, o.AllowAfter = 3*hour, 90*minute
 		o.RetryMin, o.RetryMax = minute, 7*minute
 		o.Soft5xx = true
 	})
-	meant := with(func(o *Options) {
+	meant := with(func(o *policy.Options) {
 		o.DisallowFor, o.AllowAfter = 2*day, 3*day
 		o.Statuses = map[int]fetch.Meaning{403: fetch.MeansDisallow, 429: fetch.MeansUnreachable, 503: fetch.MeansAllow}
 	})
-	for i, opts := range []Options{Defaults(), short, meant, short} {
+	for i, opts := range []policy.Options{policy.Defaults(), short, meant, short} {
 		seed := uint64(20260102 + i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,22 +63,22 @@ func TestSoak(t *testing.T) {
 
 type soak struct {
 	t      *testing.T
-	opts   Options
+	opts   policy.Options
 	random *rand.Rand
 	dir    string
 	memory int64
 	site   *fickleSite
 	known  map[robots.Origin]*model
-	seen   map[Outcome]bool
+	seen   map[policy.Outcome]bool
 	store  store.Store
 	keeper *Keeper
 }
 
-func newSoak(t *testing.T, opts Options, seed uint64) *soak {
+func newSoak(t *testing.T, opts policy.Options, seed uint64) *soak {
 	random := rand.New(rand.NewPCG(seed, seed))
 	s := &soak{
 		t: t, opts: opts, random: random, dir: t.TempDir(), memory: []int64{1, 1 << 20}[seed%2],
-		site: &fickleSite{mood: map[string]mood{}}, known: map[robots.Origin]*model{}, seen: map[Outcome]bool{},
+		site: &fickleSite{mood: map[string]mood{}}, known: map[robots.Origin]*model{}, seen: map[policy.Outcome]bool{},
 	}
 	for i := range 5 {
 		s.known[someOrigin(i)] = &model{opts: opts}
@@ -91,7 +92,7 @@ func (s *soak) start() {
 	if s.store, err = sqlitestore.Open(s.t.Context(), store.Defaults(), s.dir, zerolog.Nop()); err != nil {
 		s.t.Fatal(err)
 	}
-	s.keeper, err = NewKeeper(Setup{
+	s.keeper, err = New(Setup{
 		Options: s.opts, Memory: s.memory, Store: s.store, Transport: s.site, UserAgent: "robotsproxy/1.0",
 		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Random: func() float64 { return 0.5 },
 	})
@@ -140,7 +141,7 @@ func (s *soak) step() {
 func (s *soak) ask(origin robots.Origin, m *model) {
 	asked := time.Now()
 	want := m.judge(asked)
-	policies := make([]*Policy, 1+s.random.IntN(4))
+	policies := make([]*policy.Policy, 1+s.random.IntN(4))
 	var all sync.WaitGroup
 	for i := range policies {
 		all.Go(func() { policies[i], _ = s.keeper.Policy(s.t.Context(), origin, Sender{}) })
@@ -157,7 +158,7 @@ func (s *soak) ask(origin robots.Origin, m *model) {
 	}
 	for _, p := range policies {
 		if p == nil || p.Outcome != want.outcome || string(p.Text) != want.text || p.Origin != origin || allows(p) != want.allows ||
-			p.Outcome == Unreachable && (!p.UnreachableSince.Equal(m.failedSince) || !p.NextTry.Equal(m.nextTry)) {
+			p.Outcome == policy.Unreachable && (!p.UnreachableSince.Equal(m.failedSince) || !p.NextTry.Equal(m.nextTry)) {
 			s.t.Errorf("%v at %v: got %+v\nwant %+v\nmodel %+v", origin, time.Now(), p, want, m)
 			return
 		}
@@ -174,8 +175,8 @@ func (s *soak) ask(origin robots.Origin, m *model) {
 }
 
 // allows judges a path that the rules of some moods disallow.
-func allows(p *Policy) bool {
-	if p.Outcome != Rules {
+func allows(p *policy.Policy) bool {
+	if p.Outcome != policy.Rules {
 		return p.AllowAll
 	}
 	group, _ := p.File.Group([]string{"ExampleBot"})
@@ -188,7 +189,7 @@ func allows(p *Policy) bool {
 
 // A model is what is known of an origin.
 type model struct {
-	opts Options
+	opts policy.Options
 
 	last        *ending // the last answer
 	failures    int     // since then
@@ -197,7 +198,7 @@ type model struct {
 }
 
 type expected struct {
-	outcome Outcome
+	outcome policy.Outcome
 	text    string
 	allows  bool
 	fetches bool
@@ -205,7 +206,7 @@ type expected struct {
 }
 
 func (m *model) judge(now time.Time) expected {
-	isText := m.last != nil && m.last.outcome == Rules
+	isText := m.last != nil && m.last.outcome == policy.Rules
 	due := m.failures == 0 || !now.Before(m.nextTry)
 	failing := now.Sub(m.failedSince)
 	switch {
@@ -220,16 +221,16 @@ func (m *model) judge(now time.Time) expected {
 		e.fetches = due
 		return e
 	case !isText && failing >= m.opts.AllowAfter:
-		return expected{outcome: UnreachableExpired, allows: true, fetches: due}
+		return expected{outcome: policy.UnreachableExpired, allows: true, fetches: due}
 	}
-	return expected{outcome: Unreachable, fetches: due, waits: due}
+	return expected{outcome: policy.Unreachable, fetches: due, waits: due}
 }
 
 // update applies how a fetch ended; nil if there was none.
 func (m *model) update(e *ending) {
 	switch {
 	case e == nil:
-	case e.outcome != Unreachable && !(e.ofRequest && m.last != nil && m.last.outcome == Rules):
+	case e.outcome != policy.Unreachable && !(e.ofRequest && m.last != nil && m.last.outcome == policy.Rules):
 		*m = model{opts: m.opts, last: e}
 	default:
 		if m.failures == 0 {
@@ -283,21 +284,21 @@ func (s *soak) mood() mood {
 		m.control = fmt.Sprintf("public, max-age=%d", seconds)
 		m.lifetime = min(max(time.Duration(seconds)*time.Second, o.MinTTL), o.MaxTTL)
 	}
-	unavailable, unreachable := expected{outcome: Unavailable, allows: true}, expected{outcome: Unreachable}
+	unavailable, unreachable := expected{outcome: policy.Unavailable, allows: true}, expected{outcome: policy.Unreachable}
 	switch s.random.IntN(12) {
 	case 0, 1, 2:
 		m.text = someRules
-		m.expected = expected{outcome: Rules, text: m.text}
+		m.expected = expected{outcome: policy.Rules, text: m.text}
 	case 3:
 		m.text = openRules
-		m.expected = expected{outcome: Rules, text: m.text, allows: true}
+		m.expected = expected{outcome: policy.Rules, text: m.text, allows: true}
 	case 4: // garbage
 		m.text = strings.Repeat("\x00\xff\x1b:\r\n<html>", 1+s.random.IntN(500))
-		m.expected = expected{outcome: Rules, text: m.text, allows: true}
+		m.expected = expected{outcome: policy.Rules, text: m.text, allows: true}
 	case 5:
 		m.hops = 1 + s.random.IntN(2*o.MaxRedirects)
 		m.text = openRules
-		m.expected = expected{outcome: Rules, text: m.text, allows: true}
+		m.expected = expected{outcome: policy.Rules, text: m.text, allows: true}
 		if m.hops > o.MaxRedirects {
 			m.expected = unavailable
 		}
@@ -326,9 +327,9 @@ func (s *soak) mood() mood {
 	}
 	switch o.Statuses[m.status] {
 	case fetch.MeansAllow:
-		m.expected = expected{outcome: Status, allows: true}
+		m.expected = expected{outcome: policy.Status, allows: true}
 	case fetch.MeansDisallow:
-		m.expected = expected{outcome: Status}
+		m.expected = expected{outcome: policy.Status}
 	case fetch.MeansUnreachable:
 		m.expected = unreachable
 	}
@@ -372,7 +373,7 @@ func (f *fickleSite) RoundTrip(req *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	m, ok := f.mood[req.URL.Hostname()]
 	if !ok {
-		m = mood{takes: time.Second, steps: 1, ending: ending{expected: expected{outcome: Unreachable}}}
+		m = mood{takes: time.Second, steps: 1, ending: ending{expected: expected{outcome: policy.Unreachable}}}
 	}
 	if req.URL.Path == "/robots.txt" {
 		f.fetches++
@@ -418,7 +419,7 @@ func (f *fickleSite) foresee(ctx context.Context, m mood) *ending {
 	e := m.ending
 	e.at = time.Now().Add(m.takes * time.Duration(m.steps))
 	if deadline, _ := ctx.Deadline(); !e.at.Before(deadline) {
-		e = ending{at: deadline, expected: expected{outcome: Unreachable}}
+		e = ending{at: deadline, expected: expected{outcome: policy.Unreachable}}
 	}
 	return &e
 }
@@ -426,3 +427,9 @@ func (f *fickleSite) foresee(ctx context.Context, m mood) *ending {
 type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+func with(change func(*policy.Options)) policy.Options {
+	o := policy.Defaults()
+	change(&o)
+	return o
+}

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"robotsproxy/robots/policy"
 )
 
 // outOfDescriptors is the error of a dial that finds no free descriptor.
@@ -40,13 +42,13 @@ func TestShortageIsNoFailureOfTheOrigin(t *testing.T) {
 			if rec, known, err := w.store.Get(t.Context(), exampleOrg.String()); known || err != nil {
 				t.Errorf("%v: the store has %+v, %v", short, rec, err)
 			}
-			if n := w.count("robotsproxy_robots_fetches_total", string(Unreachable)); n != 0 {
+			if n := w.count("robotsproxy_robots_fetches_total", string(policy.Unreachable)); n != 0 {
 				t.Errorf("%v: %v fetches count as unreachable", short, n)
 			}
 			w.keeper = nil
 			w.start()
 			w.site.isOutOfReach(0, nil)
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 		})
 	}
 }
@@ -54,11 +56,11 @@ func TestShortageIsNoFailureOfTheOrigin(t *testing.T) {
 func TestShortageLeavesFreshCopiesInForce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		w.site.isOutOfReach(0, outOfDescriptors)
 		time.Sleep(w.setup.Options.TTL * 7 / 8)
 		for range 3 { // each tries to refresh
-			p := w.expect(Rules, 1, false)
+			p := w.expect(policy.Rules, 1, false)
 			if !p.UnreachableSince.IsZero() || !p.NextTry.IsZero() {
 				t.Errorf("the origin counts as unreachable: %+v", p)
 			}
@@ -69,7 +71,7 @@ func TestShortageLeavesFreshCopiesInForce(t *testing.T) {
 		}
 		synctest.Wait()
 		w.site.isOutOfReach(0, nil)
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 	})
 }
 

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"robotsproxy/robots/policy"
 )
 
 const otherRules = "User-agent: *\nDisallow: /other/\n"
@@ -36,17 +38,17 @@ func TestHistory(t *testing.T) {
 				t.Errorf("got %+v", h)
 			}
 			begun := time.Now()
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 			time.Sleep(day)
 			w.site.answers(404, "")
-			w.expect(Unavailable, 1, true)
+			w.expect(policy.Unavailable, 1, true)
 			time.Sleep(day)
 			w.site.answers(200, otherRules)
-			w.expect(Rules, 1, true)
+			w.expect(policy.Rules, 1, true)
 			kept.unwritable.Store(unwritable)
 			time.Sleep(day)
 			w.site.answers(200, someRules)
-			last := w.expect(Rules, 1, true)
+			last := w.expect(policy.Rules, 1, true)
 
 			h := w.history()
 			if len(h.Versions) != 3 {
@@ -73,7 +75,7 @@ func TestHistory(t *testing.T) {
 func TestForget(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		w.site.answers(404, "")
 		w.forget()
 		if p, err := w.keeper.Peek(t.Context(), exampleOrg); p != nil || err != nil {
@@ -82,22 +84,22 @@ func TestForget(t *testing.T) {
 		if n := len(w.history().Versions); n != 1 {
 			t.Errorf("%d versions", n)
 		}
-		w.expect(Unavailable, 1, true)
-		w.expect(Unavailable, 0, false)
+		w.expect(policy.Unavailable, 1, true)
+		w.expect(policy.Unavailable, 0, false)
 
 		// Its failures are forgotten too.
 		w.site.answers(0, "")
 		time.Sleep(day)
-		w.expect(Unreachable, 1, true)
+		w.expect(policy.Unreachable, 1, true)
 		w.forget()
 		w.site.answers(200, someRules)
-		if p := w.expect(Rules, 1, true); !p.UnreachableSince.IsZero() {
+		if p := w.expect(policy.Rules, 1, true); !p.UnreachableSince.IsZero() {
 			t.Errorf("got %+v", p)
 		}
 		w.forget()
 		w.stop()
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 	})
 }
 
@@ -108,7 +110,7 @@ func TestForgetDuringAFetch(t *testing.T) {
 		w.site.takes = 5 * time.Second
 		w.start()
 		const waiting = 10
-		policies := make(chan *Policy, waiting)
+		policies := make(chan *policy.Policy, waiting)
 		for range waiting {
 			go func() {
 				p, _ := w.keeper.Policy(t.Context(), exampleOrg, Sender{})
@@ -140,7 +142,7 @@ func TestForgetDuringAFetch(t *testing.T) {
 func TestForgetDuringARefresh(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
-		w.expect(Rules, 1, true)
+		w.expect(policy.Rules, 1, true)
 		time.Sleep(20 * hour)
 		w.site.takes = 5 * time.Second
 		w.ask()
@@ -148,7 +150,7 @@ func TestForgetDuringARefresh(t *testing.T) {
 		w.forget()
 		w.site.answers(404, "")
 		begun := time.Now()
-		if p := w.ask(); p.Outcome != Unavailable || time.Since(begun) != 5*time.Second {
+		if p := w.ask(); p.Outcome != policy.Unavailable || time.Since(begun) != 5*time.Second {
 			t.Errorf("got %+v after %v", p, time.Since(begun))
 		}
 	})
@@ -186,7 +188,7 @@ func TestConcurrentForgets(t *testing.T) {
 			}
 		}
 		w.ask()
-		w.expect(Rules, 0, false)
+		w.expect(policy.Rules, 0, false)
 	})
 }
 

@@ -1,4 +1,4 @@
-package policy
+package keeper
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"robotsproxy/robots/keeper/memory"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/sqlitestore"
 )
@@ -18,7 +20,7 @@ import (
 // BenchmarkHit is what most requests cost: a policy from memory, and the match.
 func BenchmarkHit(b *testing.B) {
 	s := &site{status: 200, body: someRules}
-	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: store.NewMemory(0), Transport: s})
+	k, err := New(Setup{Options: policy.Defaults(), Memory: 64 << 20, Store: store.NewMemory(0), Transport: s})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,9 +52,9 @@ func BenchmarkStored(b *testing.B) {
 	k.store.Close() // which writes it
 	b.ReportAllocs()
 	for b.Loop() {
-		k.memory.remove(exampleOrg)
-		k.texts = new(interner)
-		if p, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != Rules {
+		k.memory.Remove(exampleOrg)
+		k.texts = new(memory.Texts)
+		if p, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != policy.Rules {
 			b.Fatal(p, err)
 		}
 	}
@@ -77,7 +79,7 @@ func BenchmarkColdFetch(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		if p, err := k.Policy(b.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != Rules {
+		if p, err := k.Policy(b.Context(), someOrigin(i), Sender{}); err != nil || p.Outcome != policy.Rules {
 			b.Fatal(p, err)
 		}
 	}
@@ -89,7 +91,7 @@ func benchKeeper(b *testing.B, transport http.RoundTripper) *Keeper {
 	if err != nil {
 		b.Fatal(err)
 	}
-	k, err := NewKeeper(Setup{Options: Defaults(), Memory: 64 << 20, Store: s, Transport: transport})
+	k, err := New(Setup{Options: policy.Defaults(), Memory: 64 << 20, Store: s, Transport: transport})
 	if err != nil {
 		b.Fatal(err)
 	}
