@@ -19,7 +19,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// newPacedGate makes a gate with a pacer of the defaults but for what change changes.
+// newPacedGate returns a gate with a pacer. change changes the pacer's default options.
 func newPacedGate(t testing.TB, settings gate.Settings, p *policy.Policy, log zerolog.Logger, change func(*pace.Options)) *gate.Gate {
 	t.Helper()
 	opts := pace.Defaults()
@@ -34,7 +34,7 @@ func newPacedGate(t testing.TB, settings gate.Settings, p *policy.Policy, log ze
 	return g
 }
 
-// waits says how long each of some requests, one after the other, is kept.
+// waits returns how long each of several requests, one after the other, waits.
 func waits(t *testing.T, g *gate.Gate, urls ...string) []time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -104,8 +104,7 @@ func TestWhatIsPaced(t *testing.T) {
 	}
 }
 
-// What a client calls itself gives it no turns of its own, where robots.txt has no
-// group of that name.
+// A client's own name gives it no turns of its own, if robots.txt has no group of that name.
 func TestTurnsGoByTheGroup(t *testing.T) {
 	agents := []string{"First/1.0", "Second/1.0", "", "Mozilla/5.0 (compatible; Third/1; +http://a.example)"}
 	byDefault := func(o *pace.Options) { o.DefaultDelay = 3 * time.Second }
@@ -145,8 +144,8 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 	}
 }
 
-// A request whose turn comes too late is refused, and said to be: its verdict is not
-// what refuses it.
+// A request whose turn comes too late is refused and recorded as refused, though its verdict
+// allows it.
 func TestLateAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -169,7 +168,7 @@ func TestLateAdmission(t *testing.T) {
 	})
 }
 
-// A client that leaves while it waits is written down too.
+// A client that leaves while it waits is recorded too.
 func TestLeavingAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -224,8 +223,8 @@ func TestRetryAfterIsHonored(t *testing.T) {
 	}
 }
 
-// Tunnels are read where the pacer would have to do with what is inside.
-func TestUnreadTunnelsAndPace(t *testing.T) {
+// Tunnels are read if the requests inside would be paced.
+func TestPacedTunnelsAreRead(t *testing.T) {
 	const open, closed = "User-agent: *\nDisallow:\n", "User-agent: *\nDisallow: /\n"
 	byDefault := func(o *pace.Options) { o.DefaultDelay = time.Second }
 	for name, test := range map[string]struct {
@@ -259,8 +258,8 @@ func TestUnreadTunnelsAndPace(t *testing.T) {
 	}
 }
 
-// BenchmarkUnpaced is a request to an origin that is not paced: what a pacer costs is
-// the difference.
+// BenchmarkUnpaced measures a request to an origin that is not paced, without and with a
+// pacer.
 func BenchmarkUnpaced(b *testing.B) {
 	question := ask(b, "https://example.com/", "ExampleBot/1.0")
 	k := &known{policy: rules("User-agent: *\nDisallow: /private/\n")}

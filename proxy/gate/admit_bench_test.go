@@ -17,15 +17,14 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// always is a source of one policy.
+// always always returns one policy.
 type always struct{ policy *policy.Policy }
 
 func (a always) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
 	return a.policy, nil
 }
 
-// BenchmarkAdmit is a request's way through the gate, from its question to its line
-// in the log.
+// BenchmarkAdmit measures a request's way through the gate, from Admit to its log line.
 func BenchmarkAdmit(b *testing.B) {
 	for _, decisions := range []gate.LogFilter{gate.LogNone, gate.LogAll} {
 		for _, verdict := range []gate.Judgment{gate.Allowed, gate.Disallowed} {

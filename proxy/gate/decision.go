@@ -16,12 +16,12 @@ import (
 	"robotsproxy/proxy/identity"
 )
 
-// maxText bounds, in octets, each text of a Decision that a client or a site wrote. No
-// server need take a longer URL (RFC 9110 4.1).
+// maxText bounds, in octets, each text of a Decision that a client or a site wrote. RFC 9110
+// 4.1 recommends that servers accept URLs of 8,000 octets.
 const maxText = 8 << 10
 
-// Decision is what the log, the API and watchers are told of a request that has ended.
-// Texts longer than 8 KiB are cut and end in "…".
+// Decision is a request that has ended, as the log, the API and watchers get it. Texts longer
+// than 8 KiB are cut and end in "…".
 type Decision struct {
 	Time         time.Time  `json:"time"` // when it ended
 	Client       netip.Addr `json:"client"`
@@ -32,20 +32,20 @@ type Decision struct {
 	Origin       string     `json:"origin"`
 	Judgment     Judgment   `json:"verdict"`
 	Reason       Reason     `json:"reason"`
-	Refused      bool       `json:"refused"` // also if its turn would have come too late; not if it is only reported
+	Refused      bool       `json:"refused"` // also if its turn would have come too late; not in mode report
 	Rule         string     `json:"rule,omitempty"`
 	Line         int        `json:"line,omitempty"`
 	Cause        string     `json:"cause,omitempty"` // of the reason Unreachable
 	RobotsSHA256 string     `json:"robots_sha256,omitempty"`
-	Status       int        `json:"status"` // that the client got; 0: it left before
+	Status       int        `json:"status"` // as the client got it; 0: the client left before
 	Bytes        int64      `json:"bytes"`
 	DurationMS   float64    `json:"duration_ms"`
 	WaitMS       float64    `json:"wait_ms"`
 	Error        string     `json:"error,omitempty"` // why the origin gave no response, or only a part of it
 }
 
-// Watch calls do with every decision from now on, until stop is called. do is called by many
-// goroutines at once, on the way of their requests: it must not block.
+// Watch calls do with every decision from now on, until stop is called. Many goroutines call
+// do at once, each before its request ends, so do must not block.
 func (g *Gate) Watch(do func(Decision)) (stop func()) {
 	w := &watcher{do}
 	g.recorder.changeWatchers(func(all []*watcher) []*watcher { return append(all, w) })
@@ -65,7 +65,7 @@ type recorder struct {
 	requests *prometheus.CounterVec
 	duration prometheus.Histogram
 
-	mu       sync.Mutex // held to replace watchers
+	mu       sync.Mutex // held while watchers is replaced
 	watchers atomic.Pointer[[]*watcher]
 }
 
@@ -84,8 +84,8 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 	}
 }
 
-// expect shows a count of 0 for every identity, verdict and reason from the start. A series
-// that begins with its first request has no rate for it.
+// expect creates the count of every identity, verdict and reason at 0. If a series began with
+// its first request, its rate would not show that request.
 func (r *recorder) expect(identities iter.Seq2[string, *identity.Identity]) {
 	for name := range identities {
 		for reason, about := range reasons {

@@ -23,9 +23,9 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Policies knows what an origin allows now. If it has to fetch a robots.txt for that, it
-// does so for by. An error means that there is no answer: the context has ended, or the
-// source is closed.
+// Policies returns what an origin allows now. If it has to fetch a robots.txt for that, it
+// fetches it on behalf of by. An error means that there is no answer: the context has
+// ended, or the source is closed.
 type Policies interface {
 	Policy(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error)
 }
@@ -40,9 +40,9 @@ type Gate struct {
 	now      func() time.Time
 }
 
-// New makes a gate. It reads the files that the settings name, has requests take turns by
-// pacer (nil: they take none), writes decisions to log and registers its metrics with
-// metrics (nil: nowhere).
+// New returns a Gate. It reads the files that the settings name. Requests take turns by pacer,
+// unless it is nil. Decisions are written to log. If metrics is not nil, the Gate registers
+// its metrics there.
 func New(settings Settings, policies Policies, pacer *pace.Pacer, log zerolog.Logger, metrics prometheus.Registerer) (*Gate, error) {
 	loaded, err := settings.load()
 	if err != nil {
@@ -73,8 +73,8 @@ type Ask struct {
 	Target robots.Target
 
 	identity.Asker
-	// Identity and Agents are for those who ask on a bot's behalf. Identity names the one
-	// to judge as; "": the one that the asker has. Agents replace its product tokens.
+	// Identity and Agents are for questions on a bot's behalf. Identity names the identity
+	// to judge as; "" means that of the asker. Agents replace its product tokens.
 	Identity string
 	Agents   []string
 
@@ -91,18 +91,18 @@ func (u *UnknownIdentityError) Error() string {
 	return fmt.Sprintf("there is no identity %q; the configuration has %s", u.Name, strings.Join(u.Known, ", "))
 }
 
-// Decide judges. An error says that nothing could be decided; the verdict then refuses,
-// and holds what is known all the same. The error is an [*UnknownIdentityError] where the
-// ask names one.
+// Decide judges an ask. An error means that nothing could be decided. The verdict then
+// refuses, and has what is known. The error is an [*UnknownIdentityError] if the ask names
+// one.
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
 	_, err := g.decide(ctx, g.settings.Load(), &ask, g.now(), &v)
 	return v, err
 }
 
-// decide fills v, which must be zero, and returns who is asking. It fills a pointer since
-// it is deep in the stack of a request's goroutine, which starts small: growing that stack
-// costs more than all else here.
+// decide fills v, which must be zero, and returns the identity of the asker. It fills a
+// pointer instead of returning a Verdict, to use little stack: it runs deep in the small
+// stack of a request's goroutine, and to grow that costs more than all else here.
 func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now time.Time, v *Verdict) (*identity.Identity, error) {
 	id, name := settings.Identities.Identify(&ask.Asker)
 	if ask.Identity != "" {
@@ -148,7 +148,7 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 
 const secondsPerDay = 24 * 60 * 60
 
-// Identify says as whom a request would be judged: the name of its identity and its
+// Identify returns the name of the identity as which a request would be judged, and its
 // product tokens.
 func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
 	id, name := g.settings.Load().Identities.Identify(&a)

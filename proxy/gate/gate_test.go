@@ -23,7 +23,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// known is a source of one policy. It notes for which agent it was asked.
+// known is a source of one policy. It records the agents for which it was asked.
 type known struct {
 	policy *policy.Policy
 	err    error
@@ -191,7 +191,7 @@ func TestWhyOfADecision(t *testing.T) {
 	}
 }
 
-// A question without an answer refuses.
+// Without a policy the verdict refuses.
 func TestNoPolicy(t *testing.T) {
 	g := newGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: identity.Report}}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
@@ -203,7 +203,7 @@ func TestNoPolicy(t *testing.T) {
 	}
 }
 
-// What the operator says and what the client says of itself reach the keeper apart.
+// The keeper gets what the operator configured and what the client says of itself separately.
 func TestPolicyIsAskedForOnBehalfOfTheIdentity(t *testing.T) {
 	client := netip.MustParseAddr("192.0.2.7")
 	for want, id := range map[keeper.Sender]identity.Identity{
@@ -243,7 +243,7 @@ func TestVerdictJSON(t *testing.T) {
 	}
 }
 
-// A delay of zero is stated, and members without a value are left out.
+// A stated delay of zero is shown, and members without a value are omitted.
 func TestVerdictJSONWithoutValues(t *testing.T) {
 	g := newGate(t, gate.Settings{}, &known{policy: rules("User-agent: *\nCrawl-delay: 0")}, zerolog.Nop(), nil)
 	v, _ := g.Decide(context.Background(), ask(t, "https://example.com/", ""))
@@ -258,7 +258,7 @@ func TestVerdictJSONWithoutValues(t *testing.T) {
 	}
 }
 
-// One line and one count come of each request, both from its verdict.
+// Each request gives one log line and one count, both from its verdict.
 func TestDecisionsAreRecorded(t *testing.T) {
 	for decisions, want := range map[gate.LogFilter]int{"": 3, gate.LogAll: 3, gate.LogRefused: 2, gate.LogNone: 0} {
 		var log bytes.Buffer
@@ -328,7 +328,7 @@ func TestDecisionLine(t *testing.T) {
 	}
 }
 
-// Who watches sees what the log says, from the moment on and until it stops.
+// A watcher gets what the log gets, from Watch until stop.
 func TestWatch(t *testing.T) {
 	g := newGate(t, gate.Settings{
 		LogFilter:  gate.LogNone,
@@ -375,8 +375,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Who asks on a bot's behalf may say as which identity: by its tokens, unless there are
-// others, by its mode, and by the operator's word on the origin.
+// A question on a bot's behalf may name the identity to judge as: its tokens, unless the
+// question has others, its mode, and the overrides decide.
 func TestDecideAsAnIdentity(t *testing.T) {
 	var closed gate.Override
 	if err := closed.Origin.UnmarshalText([]byte("https://closed.example")); err != nil {
@@ -429,7 +429,7 @@ func TestDecideAsAnIdentity(t *testing.T) {
 	}
 }
 
-// What clients and sites write makes no line of the log that is longer than a bound.
+// No text of clients or sites makes a log line longer than its bound.
 func TestDecisionsAreBounded(t *testing.T) {
 	long := strings.Repeat("ä", 100_000)
 	var log bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"robotsproxy/robots/fetch"
 )
 
-// Override is the operator's own word on origins: a verdict, or a robots.txt that
-// stands in for theirs. In a configuration it is an item of the list "overrides".
+// Override is the operator's own rule for origins: a verdict, or a robots.txt that replaces
+// theirs. It is an item of the list "overrides" of a configuration.
 type Override struct {
 	Origin     identity.OriginGlob `yaml:"origin"`
 	Verdict    Action              `yaml:"verdict"`
@@ -25,7 +25,7 @@ type Override struct {
 // Action is an operator's verdict.
 type Action string
 
-// The two words. The zero value is none, which stands for a robots_file.
+// The two actions. The zero value is neither; then the override has a robots_file.
 const (
 	Allow    Action = "allow"
 	Disallow Action = "disallow"
@@ -46,7 +46,7 @@ func (o Override) Validate() error {
 	case o.Verdict == "" && o.RobotsFile == "":
 		errs = append(errs, keyerr.New("verdict", "it is missing; write allow or disallow, or a robots_file instead"))
 	case o.Verdict != "" && o.RobotsFile != "":
-		errs = append(errs, keyerr.New("robots_file", "there is a verdict too; leave one of them out"))
+		errs = append(errs, keyerr.New("robots_file", "there is a verdict too; remove one of them"))
 	case o.RobotsFile != "":
 		if _, err := os.ReadFile(o.RobotsFile); err != nil {
 			errs = append(errs, keyerr.New("robots_file", "%w; name a robots.txt that can be read", err))
@@ -55,7 +55,7 @@ func (o Override) Validate() error {
 	return errors.Join(errs...)
 }
 
-// load reads what the robots_file says, as far as a live one of maxBytes would be read.
+// load reads the robots_file, up to maxBytes, as a live robots.txt is read.
 func (o *Override) load(maxBytes int64) error {
 	if o.RobotsFile == "" {
 		return nil
@@ -73,8 +73,7 @@ func (o *Override) load(maxBytes int64) error {
 	return nil
 }
 
-// override judges by the operator's word. A robots_file is read like any
-// robots.txt.
+// override judges by an override. Its robots_file is matched like any robots.txt.
 func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
 	v.source = o.RobotsFile
 	switch {

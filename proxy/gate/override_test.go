@@ -87,7 +87,7 @@ func TestOverrideValidate(t *testing.T) {
 	}
 }
 
-// A robots_file is read as far as a live robots.txt would be: half of a line is another rule.
+// A robots_file is cut like a live robots.txt, since half of a line is another rule.
 func TestOverrideFileIsCut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own-robots.txt")
 	text := "User-agent: *\nDisallow: /a\nDisallow: /bcd\nDisallow: /e\n"

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// Judgment is the verdict in one word.
+// Judgment is a verdict in one word.
 type Judgment string
 
-// The two judgments. Anything else refuses.
+// The two judgments. Any other value refuses.
 const (
 	Allowed    Judgment = "allowed"
 	Disallowed Judgment = "disallowed"
 )
 
-// Reason says what a verdict rests on.
+// Reason says on what a verdict is based.
 type Reason string
 
 // All reasons.
@@ -27,16 +27,17 @@ const (
 	TooCostly          Reason = "too_costly"          // finding the rule that decides would take too long
 	RobotsTxt          Reason = "robots_txt"          // the URL is /robots.txt itself
 	Unavailable        Reason = "unavailable"         // there is no robots.txt
-	Unreachable        Reason = "unreachable"         // the robots.txt cannot be had now
-	UnreachableExpired Reason = "unreachable_expired" // it could not be had for so long that nothing is refused any more
+	Unreachable        Reason = "unreachable"         // the robots.txt cannot be fetched now
+	UnreachableExpired Reason = "unreachable_expired" // it has been unreachable for so long that nothing is refused any more
 	Status             Reason = "status"              // the configuration says what this HTTP status means
 	OpaqueTunnel       Reason = "tunnel"              // the tunnel is not read, and only a part of the site is allowed
 	Overridden         Reason = "override"            // the configuration says what holds for the origin
 	Exempt             Reason = "exempt"              // the identity's mode is off
 )
 
-// reasons says of each reason which judgments it may be given for, and how people are told
-// of it: by a phrase where there is little room, and by a sentence. See also [Verdict.Why].
+// reasons has, for each reason, the judgments that it may be given for, and the words for it:
+// a phrase where there is little room, and a sentence. See also [Verdict.Why]. Every page
+// and command takes its words from here.
 var reasons = map[Reason]struct {
 	judgments        []Judgment
 	phrase, sentence string
@@ -67,20 +68,21 @@ var reasons = map[Reason]struct {
 		"The identity's mode is off, so robots.txt is not asked."},
 }
 
-// Reasons are all reasons, sorted.
+// Reasons returns all reasons, sorted.
 func Reasons() []Reason { return slices.Sorted(maps.Keys(reasons)) }
 
-// Phrase is the reason in a few words, to follow what it is the reason for.
+// Phrase returns the reason in a few words, to stand after what it explains.
 func (r Reason) Phrase() string { return cmp.Or(reasons[r].phrase, "not judged") }
 
-// Sentence explains the reason.
+// Sentence explains the reason in one sentence.
 func (r Reason) Sentence() string { return cmp.Or(reasons[r].sentence, "It was not judged.") }
 
-// Why explains the verdict in one line, with what is particular to it but the URL.
+// Why explains the verdict in one line with its details, such as the rule. The line does not
+// have the URL.
 func (v *Verdict) Why() string {
 	switch v.Reason {
 	case ByRule:
-		return fmt.Sprintf("%q on line %d of %s, in the group of %s%s", v.Rule, v.Line, v.RobotsURL, v.Group, v.whySo())
+		return fmt.Sprintf("%q on line %d of %s, in the group of %s%s", v.Rule, v.Line, v.RobotsURL, v.Group, v.servedForm())
 	case NoRule:
 		if v.Line > 0 {
 			return fmt.Sprintf("no rule of the group of %s in %s matches; its %q on line %d stands for none", v.Group, v.RobotsURL, v.Rule, v.Line)
@@ -108,7 +110,7 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
 	case Overridden:
 		if v.Rule != "" {
-			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s", v.Rule, v.Line, v.source, v.Origin, v.whySo())
+			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s", v.Rule, v.Line, v.source, v.Origin, v.servedForm())
 		}
 		return fmt.Sprintf("the operator's own word on %s", v.Origin)
 	case Exempt:
@@ -117,16 +119,16 @@ func (v *Verdict) Why() string {
 	return "it was not judged"
 }
 
-// whySo says which form of the path the rule matches, where that is not the one that
+// servedForm names the form of the path that the rule matches, if that is not the one that
 // RFC 9309 compares.
-func (v *Verdict) whySo() string {
+func (v *Verdict) servedForm() string {
 	if v.served == "" {
 		return ""
 	}
 	return fmt.Sprintf(", for the path as servers read it, %s", v.served)
 }
 
-// Why says in a few words what the decision rests on: a rule, or a reason.
+// Why says in a few words on what the decision is based: a rule, or a reason.
 func (d *Decision) Why() string {
 	switch {
 	case d.Refused && d.Judgment == Allowed:

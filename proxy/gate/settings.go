@@ -9,12 +9,12 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Settings are the operator's part in a judgment. A gate never changes them: new ones
-// replace them as a whole.
+// Settings are what the operator decides about judgments. A Gate never changes them; new
+// settings replace them as a whole.
 type Settings struct {
 	Identities identity.Table
 	Overrides  []Override // the first that matches an origin counts
-	MaxBytes   int64      // how much of an override's robots_file is read; 0: policy's default
+	MaxBytes   int64      // how much of an override's robots_file is read; 0: the default
 	LogFilter  LogFilter  // which requests the log shows
 
 	// StrictPaths judges a path both as RFC 9309 compares it and as servers read it
@@ -22,7 +22,7 @@ type Settings struct {
 	StrictPaths bool
 }
 
-// load returns a copy of s with the files that it names read.
+// load returns a copy of s with the contents of the files that it names.
 func (s Settings) load() (*Settings, error) {
 	s.Overrides = slices.Clone(s.Overrides)
 	for i := range s.Overrides {
@@ -33,7 +33,7 @@ func (s Settings) load() (*Settings, error) {
 	return &s, nil
 }
 
-// overrideFor is the first override that matches an origin; nil if none does.
+// overrideFor returns the first override that matches an origin; nil if none does.
 func (s *Settings) overrideFor(origin string) *Override {
 	for i := range s.Overrides {
 		if o := &s.Overrides[i]; o.Origin.Match(origin) {
@@ -43,7 +43,7 @@ func (s *Settings) overrideFor(origin string) *Override {
 	return nil
 }
 
-// unknown is the error for an identity that the settings do not have.
+// unknown returns the error about an identity that the settings do not have.
 func (s *Settings) unknown(name string) *UnknownIdentityError {
 	u := &UnknownIdentityError{Name: name}
 	for known := range s.Identities.All() {
@@ -55,8 +55,8 @@ func (s *Settings) unknown(name string) *UnknownIdentityError {
 // LogFilter says which requests get a line in the log.
 type LogFilter string
 
-// LogAll, and no word at all, logs every request, LogRefused those that robots.txt disallows or whose turn
-// would come too late, LogNone none.
+// LogAll logs every request, as does the zero value. LogRefused logs those that robots.txt
+// disallows and those whose turn would come too late. LogNone logs none.
 const (
 	LogAll     LogFilter = "all"
 	LogRefused LogFilter = "refused"

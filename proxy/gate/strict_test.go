@@ -57,7 +57,7 @@ func TestStrictPaths(t *testing.T) {
 	}
 }
 
-// FuzzStrictPaths holds that strict paths allow nothing more.
+// FuzzStrictPaths checks that strict paths allow nothing more.
 func FuzzStrictPaths(f *testing.F) {
 	for _, path := range []string{"/private", "//private", "/open/%2e%2e%2Fprivate", "/%2F%2f..//?a=%5B"} {
 		f.Add("User-agent: *\nDisallow: /private\nDisallow: /*?a=[\nAllow: /private/open\n", path)

@@ -8,13 +8,13 @@ import (
 	"robotsproxy/robots"
 )
 
-// ErrNotUniform says that not all requests in a tunnel would fare alike, so it must be read
-// and each of them judged.
+// ErrNotUniform means that the requests in a tunnel may get different verdicts, so the tunnel
+// must be read and each of them judged.
 var ErrNotUniform = errors.New("the requests in this tunnel must be judged one by one")
 
-// AdmitOpaque judges a CONNECT to the origin of ask.Target whose tunnel is never read: all
-// that may be asked for inside, at once. Where robots.txt allows only a part of the site,
-// mixed is the verdict. The bot is who the CONNECT says. Else it is like [Gate.Admit].
+// AdmitOpaque judges a CONNECT to the origin of ask.Target whose tunnel is never read. One
+// verdict holds for all requests inside: mixed, if robots.txt allows only a part of the
+// site. The bot is the one that the CONNECT names. Otherwise it is like [Gate.Admit].
 func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admission, error) {
 	a := g.newAdmission(&ask)
 	extent, err := a.decideTunnel(ctx, ask, true)
@@ -27,11 +27,10 @@ func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admis
 	return a, nil
 }
 
-// AdmitIfUniform judges a CONNECT whose tunnel is read only where that makes a difference;
-// where it does, the error is [ErrNotUniform]. It makes one where the path decides, where
-// headers are rewritten, where requests are spaced or counted, and where the bots inside
-// may fare differently: what a CONNECT says of itself proves nothing about them. Else it is
-// like [Gate.Admit].
+// AdmitIfUniform judges a CONNECT whose tunnel is read only if that makes a difference. If it
+// does, the error is [ErrNotUniform]. It does if the path decides, if headers are rewritten,
+// if requests are spaced or counted, and if the bots inside may get different verdicts: what
+// a CONNECT says of itself proves nothing about them. Otherwise it is like [Gate.Admit].
 func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) {
 	a := g.newAdmission(&ask)
 	bot := a.settings.Identities.IdentifyTunnel(&ask.Asker)
@@ -56,7 +55,7 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 	return a, nil
 }
 
-// Misdirected says that the requests in an opaque tunnel are for another server than the
+// Misdirected records that the requests in an opaque tunnel are for another server than the
 // one that was judged. The admission then refuses them, unless the identity's mode is off.
 func (a *Admission) Misdirected() {
 	if a.mode != identity.Off {
@@ -65,8 +64,8 @@ func (a *Admission) Misdirected() {
 }
 
 // decideTunnel judges all paths of an origin at once. Unless the extent is Part, the verdict
-// is that on each of them. certain says that all requests inside come from the bot of the
-// ask; else the verdict holds for every bot.
+// holds for each of them. certain means that all requests inside come from the bot of the
+// ask. Otherwise the extent is that of the file for every bot.
 func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (robots.Extent, error) {
 	ask.Target.Path = "/"
 	var err error
@@ -74,7 +73,7 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 	switch {
 	case err != nil:
 		return robots.Part, err
-	case a.file == nil && a.Judgment == Allowed: // no file's rules had a part in it
+	case a.file == nil && a.Judgment == Allowed: // no rules were read for it
 		return robots.Everything, nil
 	case a.file == nil:
 		return robots.Nothing, nil
@@ -86,8 +85,8 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 	return a.group.Extent(), nil
 }
 
-// paced reports whether requests in a tunnel have to be spaced or counted, now or at another
-// time of the day: those of the admission's bot if it is certain, else those of any bot.
+// paced reports whether requests in a tunnel must be spaced or counted at any time of the day:
+// those of the admission's bot if it is certain, else those of any bot.
 func (a *Admission) paced(certain bool) bool {
 	if a.gate.pacer == nil || a.mode == identity.Off {
 		return false

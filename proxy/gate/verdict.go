@@ -9,8 +9,8 @@ import (
 	"robotsproxy/robots/urlpath"
 )
 
-// Verdict says whether a bot may have a URL, and why. `check --json`, the API and a refused
-// client all get the same JSON of it. The zero value refuses.
+// Verdict says whether a bot may have a URL, and why. `check --json`, the API and refused
+// clients get the same JSON of it. The zero value refuses.
 type Verdict struct {
 	URL      string   `json:"url"` // without credentials
 	Origin   string   `json:"origin"`
@@ -19,7 +19,7 @@ type Verdict struct {
 	Judgment Judgment `json:"verdict"`
 	Reason   Reason   `json:"reason"`
 
-	// The rule that decided or, where none did, the group's empty one.
+	// Rule is the rule that decided or, if none did, the group's empty rule.
 	Rule  string `json:"rule,omitempty"`
 	Line  int    `json:"line,omitempty"` // of the rule, from 1
 	Group string `json:"group,omitempty"`
@@ -32,22 +32,22 @@ type Verdict struct {
 	CrawlDelay   *float64  `json:"crawl_delay,omitempty"` // in seconds
 	Sitemaps     []string  `json:"sitemaps,omitempty"`
 
-	// Cause says why the robots.txt is unreachable, NextTry when it is fetched again.
+	// Cause says why the robots.txt is unreachable, NextTry when it will be fetched again.
 	Cause   string    `json:"-"`
 	NextTry time.Time `json:"-"`
 
 	mode   identity.Mode
 	at     time.Duration // since midnight UTC, when it was judged
-	delay  time.Duration // that the group states
+	delay  time.Duration // stated by the group
 	group  *robots.Group // nil if none applies
-	file   *robots.File  // whose rules decided; nil if no file had a part in it
+	file   *robots.File  // whose rules were read; nil for none
 	strict bool          // Settings.StrictPaths
-	served string        // the path as servers read it, where that decided
-	source string        // the override's robots_file, read instead of the live one
+	served string        // the path as servers read it, if that decided
+	source string        // the override's robots_file
 }
 
-// Admits reports whether a request so judged may go on: it is allowed, or its identity's
-// mode only reports what it would refuse.
+// Admits reports whether the request may go on: it is allowed, or its identity is in mode
+// report.
 func (v *Verdict) Admits() bool {
 	return v.Judgment == Allowed || v.Judgment == Disallowed && v.mode == identity.Report
 }

@@ -11,20 +11,20 @@ import (
 	"robotsproxy/robots"
 )
 
-// Glob is a pattern of the configuration: * is any run of characters, ? is one,
-// nothing else is special, case does not count, and the whole text must match.
-// The zero Glob matches nothing.
+// Glob is a pattern in the configuration. * is any run of characters, ? is one character, and
+// nothing else is special. Case is ignored, and the whole text must match. The zero Glob
+// matches nothing.
 type Glob struct {
 	pattern *glob.Pattern
 }
 
 // UnmarshalText compiles a glob.
 func (g *Glob) UnmarshalText(text []byte) error {
-	// The library gives meaning to more characters than ours.
+	// The library gives a meaning to more characters than * and ?.
 	literal := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `,`, `\,`)
 	pattern, err := glob.Compile(literal.Replace(strings.ToLower(string(text))))
 	if err != nil {
-		return fmt.Errorf("%q is no glob: %w", text, err)
+		return fmt.Errorf("%q is not a glob: %w", text, err)
 	}
 	g.pattern = pattern
 	return nil
@@ -42,7 +42,7 @@ type HostGlob struct{ Glob }
 func (g *HostGlob) UnmarshalText(text []byte) error {
 	host, err := hostname.Glob(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is no glob over hosts: %w", text, err)
+		return fmt.Errorf("%q is not a glob over hosts: %w", text, err)
 	}
 	return g.Glob.UnmarshalText([]byte(host))
 }
@@ -57,12 +57,12 @@ var originPattern = regexp.MustCompile(`^([^:/]+)://([^/@]+?)(?::([^:\]]*))?$`)
 func (g *OriginGlob) UnmarshalText(text []byte) error {
 	parts := originPattern.FindStringSubmatch(string(text))
 	if parts == nil {
-		return fmt.Errorf("%q is no glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
+		return fmt.Errorf("%q is not a glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
 	}
 	scheme, port := strings.ToLower(parts[1]), parts[3]
 	host, err := hostname.Glob(parts[2])
 	if err != nil {
-		return fmt.Errorf("%q is no glob over origins: %w", text, err)
+		return fmt.Errorf("%q is not a glob over origins: %w", text, err)
 	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"

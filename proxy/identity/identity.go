@@ -1,9 +1,9 @@
-// Package identity says which bot is asking, by which product tokens robots.txt knows it, and
-// which User-Agent and From it sends.
+// Package identity says which bot sends a request, which product tokens robots.txt knows it by,
+// and which User-Agent and From it sends.
 //
-// A [Table] holds the operator's bots, each an [Entry] with the condition by which its requests
-// are recognised, and gives the [Identity] of a request. It also has the globs over hosts and
-// origins that the configuration is written with.
+// A [Table] has the operator's bots, each an [Entry] with the condition that recognises its
+// requests, and finds the [Identity] of a request. The package also has the globs over hosts
+// and origins that the configuration uses.
 package identity
 
 import (
@@ -15,21 +15,21 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// Identity is one bot as the operator describes it. In a configuration it is
-// the section "default_identity".
+// Identity is one bot as the operator describes it. It is the section "default_identity" of a
+// configuration, and a part of each item of "identities".
 type Identity struct {
-	// ProductTokens name the bot to robots.txt (RFC 9309 2.2.1), the most specific first.
-	// Without any, it is the product token of the request's own User-Agent.
+	// ProductTokens are the bot's names in robots.txt (RFC 9309 2.2.1), the most specific
+	// first. If there are none, the request's own User-Agent gives the product token.
 	ProductTokens []string `yaml:"product_tokens"`
-	// UserAgent is sent upstream instead of the client's; "": the client's is sent, except
-	// in fetches of robots.txt, which carry nothing that clients say of themselves.
+	// UserAgent is sent upstream instead of the client's User-Agent. If it is "", the
+	// client's is sent, except in fetches of robots.txt.
 	UserAgent string `yaml:"user_agent"`
-	// From is like UserAgent.
+	// From is the same for the From field.
 	From string `yaml:"from"`
 	Mode Mode   `yaml:"mode"`
 }
 
-// Default is the default identity of a configuration that says nothing.
+// Default returns the default identity of an empty configuration.
 func Default() Identity { return Identity{Mode: Enforce} }
 
 // Validate joins all that is wrong with id, each fault a [keyerr.Error].
@@ -37,14 +37,14 @@ func (id Identity) Validate() error {
 	var errs []error
 	for i, token := range id.ProductTokens {
 		if !isToken(token) {
-			errs = append(errs, keyerr.New(keyerr.Item("product_tokens", i), "%q is no product token; write the bare name, as in ExampleBot, without version, spaces or comment", token))
+			errs = append(errs, keyerr.New(keyerr.Item("product_tokens", i), "%q is not a product token; write the bare name, as in ExampleBot, without version, spaces or comment", token))
 		}
 	}
 	if !isFieldValue(id.UserAgent) {
-		errs = append(errs, keyerr.New("user_agent", "it holds a line break or another control character; take that out"))
+		errs = append(errs, keyerr.New("user_agent", "it holds a line break or another control character; remove it"))
 	}
 	if !isFieldValue(id.From) {
-		errs = append(errs, keyerr.New("from", "it holds a line break or another control character; take that out"))
+		errs = append(errs, keyerr.New("from", "it holds a line break or another control character; remove it"))
 	}
 	return errors.Join(errs...)
 }
@@ -61,8 +61,8 @@ func isFieldValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// Tokens are the product tokens by which robots.txt is read for a request with this User-Agent.
-// There is at least one; "*" stands for a bot without a name.
+// Tokens returns the product tokens that choose the group of a robots.txt for a request with
+// this User-Agent. There is at least one. "*" stands for a bot without a name.
 func (id *Identity) Tokens(userAgent string) []string {
 	if len(id.ProductTokens) > 0 {
 		return id.ProductTokens
@@ -70,7 +70,7 @@ func (id *Identity) Tokens(userAgent string) []string {
 	return []string{productToken(userAgent)}
 }
 
-// TokenOf is the product token of agent, which may be a bare token or a whole User-Agent.
+// TokenOf returns the product token of agent, which is a bare token or a whole User-Agent.
 func TokenOf(agent string) string {
 	if isToken(agent) {
 		return agent
@@ -78,10 +78,10 @@ func TokenOf(agent string) string {
 	return productToken(agent)
 }
 
-// Rewrites reports whether Rewrite changes anything at all.
+// Rewrites reports whether Rewrite changes anything.
 func (id *Identity) Rewrites() bool { return id.UserAgent != "" || id.From != "" }
 
-// Rewrite gives a request's header the bot's User-Agent and From.
+// Rewrite sets the bot's User-Agent and From in a request's header.
 func (id *Identity) Rewrite(h http.Header) {
 	if id.UserAgent != "" {
 		h.Set("User-Agent", id.UserAgent)
@@ -91,15 +91,16 @@ func (id *Identity) Rewrite(h http.Header) {
 	}
 }
 
-// Mode is what follows when robots.txt disallows a request. The zero value means [Enforce].
+// Mode says what happens to a request that robots.txt disallows. The zero value means
+// [Enforce].
 type Mode string
 
 const (
-	// Enforce refuses it.
+	// Enforce refuses the request.
 	Enforce Mode = "enforce"
-	// Report lets it through, and counts and logs it as disallowed.
+	// Report lets the request through, and counts and logs it as disallowed.
 	Report Mode = "report"
-	// Off does not ask robots.txt at all.
+	// Off does not consult robots.txt.
 	Off Mode = "off"
 )
 

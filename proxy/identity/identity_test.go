@@ -132,8 +132,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A token stands for itself, a User-Agent for the token that the proxy takes from it.
-func TestToken(t *testing.T) {
+// A token stands for itself, a User-Agent for the token that the proxy finds in it.
+func TestTokenOf(t *testing.T) {
 	for agent, want := range map[string]string{
 		"ExampleBot":      "ExampleBot",
 		"archive.org_bot": "archive.org_bot",

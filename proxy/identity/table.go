@@ -10,18 +10,18 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// Asker is what is known of the sender of a request. The zero value stands for no request:
-// somebody asks on a bot's behalf.
+// Asker is what is known of the sender of a request. The zero value is a question on a bot's
+// behalf, without a request.
 type Asker struct {
 	Addr   netip.Addr
-	User   string      // of Proxy-Authorization; "" for none
-	Header http.Header // not nil for a request
+	User   string      // from Proxy-Authorization; "" for none
+	Header http.Header // nil if there is no request
 }
 
-// UserAgent is the request's own User-Agent, "" if it has none.
+// UserAgent returns the request's own User-Agent; "" if it has none.
 func (a *Asker) UserAgent() string { return a.Header.Get("User-Agent") }
 
-// Match is a condition on requests. Every part that is given must hold; of a list, one item must.
+// Match is a condition on requests. Every part that is set must hold; of a list, one item must.
 // The zero Match holds for all requests.
 type Match struct {
 	UserAgents []Glob          `yaml:"user_agents"`
@@ -55,8 +55,8 @@ func (m *Match) holds(a *Asker) bool {
 	return true
 }
 
-// Entry is an identity with a name and a condition on the requests that have it. In a
-// configuration it is an item of the list "identities".
+// Entry is an identity with its name and the condition on its requests. It is an item of the
+// list "identities" of a configuration.
 type Entry struct {
 	Name     string `yaml:"name"`
 	Match    Match  `yaml:"match"`
@@ -74,7 +74,7 @@ func (e Entry) Validate() error {
 	}
 	for i, user := range e.Match.Users {
 		if user == "" {
-			errs = append(errs, keyerr.New(keyerr.Item("match.users", i), "it is empty; leave users out to match requests without one"))
+			errs = append(errs, keyerr.New(keyerr.Item("match.users", i), "it is empty; remove users to match requests without one"))
 		}
 	}
 	return errors.Join(append(errs, e.Identity.Validate())...)
@@ -83,15 +83,14 @@ func (e Entry) Validate() error {
 // DefaultName is the name of the default identity.
 const DefaultName = "default"
 
-// Table says which identity a request has: the first entry that matches, else
-// the default.
+// Table finds the identity of a request: the first entry that matches, else the default.
 type Table struct {
 	Entries []Entry
 	Default Identity
 }
 
-// Identify returns the identity of a request and its name. What is no request has the default
-// one. The identity belongs to the table and must not be changed.
+// Identify returns the identity of a request and its name. An Asker without a request has the
+// default identity. The identity belongs to the table and must not be changed.
 func (t *Table) Identify(a *Asker) (*Identity, string) {
 	for i := range t.Entries {
 		if e := &t.Entries[i]; a.Header != nil && e.Match.holds(a) {
@@ -126,8 +125,8 @@ func (t *Table) All() iter.Seq2[string, *Identity] {
 }
 
 // IdentifyTunnel returns the identity that every request in a tunnel will have; nil if its
-// CONNECT cannot tell. It can where an entry matches by address or user, and no entry before
-// that matches by what only the requests inside show.
+// CONNECT does not determine it. It does if an entry matches by address or user, and no entry
+// before that has a condition on User-Agent or headers, which only the requests inside show.
 func (t *Table) IdentifyTunnel(a *Asker) *Identity {
 	for i := range t.Entries {
 		switch e := &t.Entries[i]; {

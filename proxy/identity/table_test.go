@@ -69,14 +69,14 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-func TestEntryWithoutConditionIsEverybodys(t *testing.T) {
+func TestEntryWithoutConditionMatchesAll(t *testing.T) {
 	table := Table{Entries: []Entry{{Name: "all"}}}
 	a := asker("192.0.2.1", "", "curl/8")
 	if _, name := table.Identify(&a); name != "all" {
 		t.Errorf("identity %s", name)
 	}
 	if _, name := table.Identify(&Asker{}); name != "default" {
-		t.Errorf("what is no request has identity %s", name)
+		t.Errorf("an asker without a request has identity %s", name)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestHostGlobs(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"bü*.example", strings.Repeat("ü", 254)} {
-		if err := new(HostGlob).UnmarshalText([]byte(bad)); err == nil || !strings.Contains(err.Error(), "is no glob over hosts") {
+		if err := new(HostGlob).UnmarshalText([]byte(bad)); err == nil || !strings.Contains(err.Error(), "is not a glob over hosts") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

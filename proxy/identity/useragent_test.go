@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestProductTokensInTheWorld reads testdata/useragents.txt, whose head says how
-// it is written.
-func TestProductTokensInTheWorld(t *testing.T) {
+// TestRealUserAgents reads testdata/useragents.txt, which begins with its format.
+func TestRealUserAgents(t *testing.T) {
 	text, err := os.ReadFile("testdata/useragents.txt")
 	if err != nil {
 		t.Fatal(err)

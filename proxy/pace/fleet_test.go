@@ -26,13 +26,13 @@ func newShared(t *testing.T, server *redistest.Server, log zerolog.Logger) *Pace
 	return p
 }
 
-// stopHeartbeats has a proxy leave no more of them, as if it had been killed.
+// stopHeartbeats ends the heartbeats of a proxy, as if it had been killed.
 func stopHeartbeats(f *fleet) {
 	f.stop()
 	f.stopped.Wait()
 }
 
-// near allows for the time that passes between two questions.
+// near allows for the time between two questions.
 func near(got, want time.Duration) bool { return got <= want && got > want-30*time.Second }
 
 func TestFleetTakesTurns(t *testing.T) {
@@ -94,7 +94,7 @@ func TestFleetTakesTurns(t *testing.T) {
 	}
 }
 
-// An answer that was lost is given again.
+// A proxy whose answer was lost asks again and gets the same turn.
 func TestFleetAskedTwice(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Inspect()
@@ -107,7 +107,7 @@ func TestFleetAskedTwice(t *testing.T) {
 	}
 }
 
-// A turn of one that leaves, or is late by what this proxy alone knows, is given
+// A request that leaves, or is late for a reason that only this proxy knows, gives its turn
 // back.
 func TestFleetLeaving(t *testing.T) {
 	server := redistest.Start(t)
@@ -133,7 +133,7 @@ func TestFleetLeaving(t *testing.T) {
 	}
 }
 
-// Those behind one that leaves move up, and the last turn is free again.
+// The requests behind one that leaves move up, and the last turn is free again.
 func TestFleetMovesUp(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Inspect()
@@ -181,8 +181,8 @@ func TestFleetMovesUp(t *testing.T) {
 	all.Wait()
 }
 
-// Without Redis a proxy paces alone, and goes on from its own last start. It says so
-// once, however often Redis comes and goes, and once that it is over.
+// Without Redis a proxy paces alone, and continues from its own last start. It logs that
+// once, however often Redis comes and goes, and its end once.
 func TestFleetWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	var log logtest.Buffer
@@ -227,9 +227,8 @@ func TestFleetWithoutRedis(t *testing.T) {
 	}
 }
 
-// A Redis that refuses what it is asked is there, but no turns are shared. Each question
-// is put to it all the same.
-func TestFleetIsRefused(t *testing.T) {
+// If Redis answers with errors, no turns are shared, but each question is still asked.
+func TestFleetWhenRedisAnswersErrors(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Inspect()
 	var log logtest.Buffer
@@ -255,8 +254,8 @@ func TestFleetIsRefused(t *testing.T) {
 	}
 }
 
-// Each proxy of a fleet knows how many there are: one that is closed counts no more at
-// once, one that was killed when its heartbeat is over.
+// Each proxy of a fleet knows how many there are. A closed one leaves at once, a killed one
+// when its last heartbeat expires.
 func TestFleetCountsItsMembers(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Inspect()
@@ -285,7 +284,7 @@ func TestFleetCountsItsMembers(t *testing.T) {
 	want("one was killed", 1)
 }
 
-// A Redis that is started anew has no heartbeats yet of the others.
+// A restarted Redis has no heartbeats of the other proxies yet.
 func TestFleetThatRedisForgot(t *testing.T) {
 	server := redistest.Start(t)
 	one, two := newShared(t, server, zerolog.Nop()).fleet, newShared(t, server, zerolog.Nop()).fleet
@@ -303,8 +302,8 @@ func TestFleetThatRedisForgot(t *testing.T) {
 	}
 }
 
-// While Redis is away all proxies together keep the delay: each waits as many times as
-// long as there were proxies.
+// While Redis is away, all proxies together keep the delay: each waits the delay multiplied
+// by their number.
 func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
 	server := redistest.Start(t)
 	p, other := newShared(t, server, zerolog.Nop()), newShared(t, server, zerolog.Nop())
@@ -338,7 +337,7 @@ func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
 	}
 }
 
-// One that waits when the proxy is stopped is not told that Redis is away.
+// A request that waits when the proxy stops does not report that Redis is away.
 func TestFleetClosed(t *testing.T) {
 	server := redistest.Start(t)
 	var log logtest.Buffer

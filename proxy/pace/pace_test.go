@@ -22,7 +22,7 @@ import (
 
 const second = time.Second
 
-// stand is a pacer, and a note of who started when.
+// stand is a pacer and a record of which request started when.
 type stand struct {
 	*Pacer
 	t     *testing.T
@@ -42,8 +42,8 @@ type start struct {
 
 func (s start) String() string { return fmt.Sprintf("%s at %v", s.who, s.at) }
 
-// newStand opens a pacer by the defaults but for what change changes. In the end it
-// must know nothing any more.
+// newStand returns a pacer. change changes the default options. At the end of the test the
+// pacer must have no state left.
 func newStand(t *testing.T, change func(*Options)) *stand {
 	t.Helper()
 	opts := Defaults()
@@ -54,13 +54,13 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	return &stand{Pacer: p, t: t, begun: time.Now(), late: map[string]time.Duration{}, why: map[string]*Late{}}
 }
 
-// of is a request of one bot at a site that states a delay.
+// of returns a request of one bot at a site that states a delay.
 func of(delay time.Duration) Request {
 	return Request{Origin: "https://example.com", Identity: "default", Group: "bot", Delay: delay, Stated: true}
 }
 
-// ask has a request wait for its turn, and then take so long. It returns when the
-// request is in line.
+// ask makes a request wait for its turn and then take so long. It returns when the request
+// is in its lane.
 func (s *stand) ask(who string, r Request, takes time.Duration) {
 	s.askFor(context.Background(), who, r, takes)
 }
@@ -88,12 +88,12 @@ func (s *stand) askFor(ctx context.Context, who string, r Request, takes time.Du
 	synctest.Wait()
 }
 
-// wantStarts waits for all that will happen, and compares.
+// wantStarts waits until nothing more happens, and compares the starts.
 func (s *stand) wantStarts(want ...start) {
 	s.t.Helper()
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	// Who starts at one moment writes that down in any order.
+	// Requests that start at the same moment are recorded in any order.
 	slices.SortFunc(s.started, func(a, b start) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who)) })
 	if !slices.Equal(s.started, want) {
 		s.t.Errorf("started: %v\nwant     %v", s.started, want)
@@ -130,7 +130,7 @@ func TestTurnsInOrder(t *testing.T) {
 	})
 }
 
-// Each origin, identity and group has turns of its own.
+// Each origin, identity and group has its own turns.
 func TestLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)
@@ -177,7 +177,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// One that would wait too long is told so at once, and takes no turn.
+// A request that would wait too long is refused at once, and takes no turn.
 func TestMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
@@ -196,8 +196,7 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// What keeps a request from its turn decides what its client is told, and what would
-// mend it.
+// The cause of the wait decides what the client is told, and what it is advised to do.
 func TestWhyLate(t *testing.T) {
 	for name, test := range map[string]struct {
 		options func(*Options)
@@ -293,7 +292,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Those behind a client that leaves move up, wherever it stood.
+// The requests behind one that leaves move up, wherever it stood.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
@@ -320,8 +319,8 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// Many come and go at all times: the order is kept, no two are nearer than the delay,
-// and no turn is lost while somebody waits.
+// Many requests come and leave at all times. The order is kept, no two starts are nearer than
+// the delay, and no turn is lost while a request waits.
 func TestFairness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay, clients = 100 * time.Millisecond, 1000
@@ -352,7 +351,7 @@ func TestFairness(t *testing.T) {
 	})
 }
 
-// An origin's Retry-After holds all that come, and those that wait, but nobody else.
+// An origin's Retry-After holds new and waiting requests to it, and no others.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
@@ -383,8 +382,8 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// Those of a fleet have their turns already when a hold comes. They do not all start
-// when it is over.
+// Requests of a fleet have their turns already when a hold comes. They do not all start when
+// it ends.
 func TestHoldInAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)
@@ -411,7 +410,7 @@ func TestHoldInAFleet(t *testing.T) {
 	})
 }
 
-// However late or early the fleet's turns are given, the order of arrival is kept.
+// The order of arrival is kept, whatever the order of the fleet's turns.
 func TestSlotsGoByTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)
@@ -494,7 +493,7 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// Those who leave are forgotten, also while nobody gets a permit.
+// Requests that leave are forgotten, even while no permit is free.
 func TestInFlightAndLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
@@ -518,7 +517,7 @@ func TestInFlightAndLeaving(t *testing.T) {
 	})
 }
 
-// Who waits for a permit does not have the delay after it shortened.
+// A wait for a permit does not shorten the delay after it.
 func TestInFlightAndDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxInFlight = 1 })
@@ -548,8 +547,7 @@ func TestOptionsChange(t *testing.T) {
 	})
 }
 
-// Those who wait for their turn when a bound on the requests in flight comes wait for
-// no longer than before.
+// If a bound on the requests in flight is set, waiting requests wait no longer than before.
 func TestBoundComesWhileSomeWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, func(o *Options) { o.MaxWait = 10 * second })
@@ -569,8 +567,7 @@ func TestBoundComesWhileSomeWait(t *testing.T) {
 	})
 }
 
-// An operator who heeds Retry-After no more need not wait for what was asked for
-// before.
+// If RetryAfter is turned off, present holds end too.
 func TestHoldsEndWithRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)
@@ -627,7 +624,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// BenchmarkUnpaced is what a request costs that need not wait.
+// BenchmarkUnpaced measures a request that need not wait.
 func BenchmarkUnpaced(b *testing.B) {
 	for name, held := range map[string]bool{"held=none": false, "held=another": true} {
 		b.Run(name, func(b *testing.B) {
@@ -649,7 +646,7 @@ func BenchmarkUnpaced(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn is a request that has waited its delay out.
+// BenchmarkTurn measures a request whose delay is over.
 func BenchmarkTurn(b *testing.B) {
 	p := New(Defaults(), nil, zerolog.Nop(), nil)
 	b.ReportAllocs()
