@@ -3,7 +3,6 @@
 package certs
 
 import (
-	"container/list"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // A CA signs certificates for hosts. It is safe for concurrent use.
@@ -32,8 +33,7 @@ type CA struct {
 	leafKey *ecdsa.PrivateKey // of all leaves: it lives as long as the process, and making one costs as much as signing
 
 	mu     sync.Mutex
-	leaves map[string]*list.Element // of *leaf
-	recent *list.List               // of *leaf, the last used first
+	leaves *simplelru.LRU[string, *leaf] // by host
 }
 
 // Open loads the CA that opts names. Where it names none, that is the one in
@@ -43,13 +43,11 @@ func Open(opts Options, dataDir string) (*CA, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	ca := &CA{
-		path:    opts.Cert,
-		keyPath: opts.Key,
-		now:     opts.now,
-		leaves:  map[string]*list.Element{},
-		recent:  list.New(),
+	leaves, err := simplelru.NewLRU[string, *leaf](maxLeaves, nil)
+	if err != nil {
+		return nil, err
 	}
+	ca := &CA{path: opts.Cert, keyPath: opts.Key, now: opts.now, leaves: leaves}
 	if opts.Cert == "" {
 		ca.path = filepath.Join(dataDir, "ca.pem")
 		ca.keyPath = filepath.Join(dataDir, "ca-key.pem")
@@ -64,7 +62,6 @@ func Open(opts Options, dataDir string) (*CA, error) {
 		}
 		return nil, fmt.Errorf("%w%s", err, mend)
 	}
-	var err error
 	if ca.leafKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, fmt.Errorf("make a key for hosts' certificates: %w", err)
 	}

@@ -46,27 +46,16 @@ func (ca *CA) Leaf(host string) (*tls.Certificate, error) {
 	return l.cert, l.err
 }
 
-// leaf finds host's leaf or begins one, and forgets the one that has not been
-// used for longest when there are too many. Signing is for the caller to do,
-// outside the lock.
+// leaf finds host's leaf or begins one. The caller signs it, outside the lock.
 func (ca *CA) leaf(host string, now time.Time) *leaf {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
-	if found := ca.leaves[host]; found != nil {
-		ca.recent.MoveToFront(found)
-		l := found.Value.(*leaf)
-		if now.Before(l.renew) && !now.Before(l.notBefore) { // a clock may be set back
-			return l
-		}
-		found.Value = ca.newLeaf(host, now)
-		return found.Value.(*leaf)
+	l, found := ca.leaves.Get(host)
+	if found && now.Before(l.renew) && !now.Before(l.notBefore) { // a clock may be set back
+		return l
 	}
-	if ca.recent.Len() >= maxLeaves {
-		oldest := ca.recent.Remove(ca.recent.Back()).(*leaf)
-		delete(ca.leaves, oldest.host)
-	}
-	l := ca.newLeaf(host, now)
-	ca.leaves[host] = ca.recent.PushFront(l)
+	l = ca.newLeaf(host, now)
+	ca.leaves.Add(host, l)
 	return l
 }
 

@@ -138,13 +138,13 @@ func TestLeavesAreBounded(t *testing.T) {
 		t.Error("forgotten although there was room")
 	}
 	ca.leaf("one-more.example", time.Now())
-	if len(ca.leaves) != maxLeaves || ca.recent.Len() != maxLeaves {
-		t.Errorf("%d leaves are kept, want %d", len(ca.leaves), maxLeaves)
+	if n := ca.leaves.Len(); n != maxLeaves {
+		t.Errorf("%d leaves are kept, want %d", n, maxLeaves)
 	}
 	if again, _ := ca.Leaf("first.example"); again != first {
 		t.Error("the last used was forgotten")
 	}
-	if ca.leaves["0.example"] != nil {
+	if ca.leaves.Contains("0.example") {
 		t.Error("the one not used for longest was kept")
 	}
 }

@@ -99,9 +99,17 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause stops the server until Continue. Its connections stay open, and nothing is
-// answered.
-func (s *Server) Pause() { s.command.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the server until Continue, and returns when it has stopped. Its connections
+// stay open, and nothing is answered.
+func (s *Server) Pause() {
+	s.command.Process.Signal(syscall.SIGSTOP)
+	for {
+		_, err := syscall.Wait4(s.command.Process.Pid, nil, syscall.WUNTRACED, nil)
+		if err != syscall.EINTR {
+			return
+		}
+	}
+}
 
 // Continue ends a Pause.
 func (s *Server) Continue() { s.command.Process.Signal(syscall.SIGCONT) }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/crypto/bcrypt"
 
 	"robotsproxy/internal/fair"
@@ -33,8 +34,8 @@ type Users struct {
 	checks *fair.Slots[netip.Prefix] // one, for a check
 
 	mu    sync.Mutex
-	right map[credentialsSum]struct{} // at most one for each user in the file
-	wrong map[credentialsSum]struct{} // at most maxWrongSums
+	right map[credentialsSum]struct{}              // at most one for each user in the file
+	wrong *simplelru.LRU[credentialsSum, struct{}] // at most maxWrongSums
 }
 
 // credentialsSum is the SHA-256 of a user's name and password.
@@ -43,8 +44,8 @@ type credentialsSum = [sha256.Size]byte
 const (
 	// wrongDelay is the least time that the answer to a wrong password takes.
 	wrongDelay = 500 * time.Millisecond
-	// maxWrongSums bounds the wrong credentials that are remembered. Beyond it, all of them
-	// are forgotten.
+	// maxWrongSums bounds the wrong credentials that are remembered. Those that nobody has
+	// sent for longest are forgotten first.
 	maxWrongSums = 4096
 )
 
@@ -59,9 +60,13 @@ func Read(file string) (*Users, error) {
 		return nil, fmt.Errorf("%w; make it with htpasswd -cB FILE USER", err)
 	}
 	defer f.Close()
+	wrong, err := simplelru.NewLRU[credentialsSum, struct{}](maxWrongSums, nil)
+	if err != nil {
+		return nil, err
+	}
 	u := &Users{
 		hashes: map[string][]byte{}, compare: bcrypt.CompareHashAndPassword, checks: fair.New[netip.Prefix](1),
-		right: map[credentialsSum]struct{}{}, wrong: map[credentialsSum]struct{}{},
+		right: map[credentialsSum]struct{}{}, wrong: wrong,
 	}
 	lines := bufio.NewScanner(f)
 	for number := 1; lines.Scan(); number++ {
@@ -134,7 +139,7 @@ func (u *Users) recall(sum credentialsSum) (right, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_, right = u.right[sum]
-	_, wrong := u.wrong[sum]
+	_, wrong := u.wrong.Get(sum)
 	return right, right || wrong
 }
 
@@ -145,10 +150,7 @@ func (u *Users) remember(sum credentialsSum, right bool) {
 		u.right[sum] = struct{}{}
 		return
 	}
-	if len(u.wrong) >= maxWrongSums {
-		clear(u.wrong)
-	}
-	u.wrong[sum] = struct{}{}
+	u.wrong.Add(sum, struct{}{})
 }
 
 // matches compares a password with the user's hash. A wrong one costs the same work whether

@@ -149,9 +149,12 @@ func TestWrongPairsAreForgottenInTime(t *testing.T) {
 		p := newPasswords(t)
 		for i := range 2*maxWrongSums + 1 {
 			p.remember(credentialsSum{byte(i), byte(i >> 8)}, false)
+			if _, known := p.recall(credentialsSum{}); !known {
+				t.Fatalf("one that is sent all the time is forgotten after %d others", i)
+			}
 		}
-		if len(p.wrong) > maxWrongSums {
-			t.Errorf("%d are remembered", len(p.wrong))
+		if n := p.wrong.Len(); n != maxWrongSums {
+			t.Errorf("%d are remembered, want %d", n, maxWrongSums)
 		}
 	})
 }

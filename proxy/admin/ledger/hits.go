@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"container/list"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"robotsproxy/proxy/gate"
 )
@@ -19,16 +19,13 @@ type Line struct {
 // hits counts how often the lines of robots.txt files have decided. When there are too many
 // lines, it forgets the one whose last decision is the oldest.
 type hits struct {
-	counts map[Line]*list.Element // of *hit
-	order  list.List              // the last hit in front
+	counts *simplelru.LRU[Line, *uint64]
 }
 
-type hit struct {
-	Line
-	count uint64
+func newHits() *hits {
+	counts, _ := simplelru.NewLRU[Line, *uint64](maxCountedLines, nil) // it fails if the size is not positive
+	return &hits{counts}
 }
-
-func newHits() *hits { return &hits{counts: map[Line]*list.Element{}} }
 
 // add counts a decision, if a line of a robots.txt made it.
 func (h *hits) add(d *gate.Decision) {
@@ -36,22 +33,17 @@ func (h *hits) add(d *gate.Decision) {
 		return
 	}
 	at := Line{d.Origin, d.RobotsSHA256, d.Line}
-	if e := h.counts[at]; e != nil {
-		e.Value.(*hit).count++
-		h.order.MoveToFront(e)
+	if count, counted := h.counts.Get(at); counted {
+		*count++
 		return
 	}
-	if len(h.counts) >= maxCountedLines {
-		oldest := h.order.Remove(h.order.Back()).(*hit)
-		delete(h.counts, oldest.Line)
-	}
-	h.counts[at] = h.order.PushFront(&hit{at, 1})
+	h.counts.Add(at, new(uint64(1)))
 }
 
 // of returns how often a line has decided; 0 if it is no longer counted.
 func (h *hits) of(at Line) uint64 {
-	if e := h.counts[at]; e != nil {
-		return e.Value.(*hit).count
+	if count, counted := h.counts.Peek(at); counted {
+		return *count
 	}
 	return 0
 }

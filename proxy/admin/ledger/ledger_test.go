@@ -58,7 +58,7 @@ func TestHits(t *testing.T) {
 			add(1) // it goes on deciding
 		}
 	}
-	if len(h.counts) != maxCountedLines || h.order.Len() != maxCountedLines || h.of(at(1)) < 2 || h.of(at(2)) != 0 {
-		t.Errorf("%d lines are counted; the one in use has decided %d times, the oldest %d times", len(h.counts), h.of(at(1)), h.of(at(2)))
+	if n := h.counts.Len(); n != maxCountedLines || h.of(at(1)) < 2 || h.of(at(2)) != 0 {
+		t.Errorf("%d lines are counted; the one in use has decided %d times, the oldest %d times", n, h.of(at(1)), h.of(at(2)))
 	}
 }

@@ -245,9 +245,9 @@ func TestThatDoesNotAnswer(t *testing.T) {
 	rec := storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon)
 	storetest.Put(t, s, rec)
 	server.Pause()
-	var timeout net.Error
+	var timeout net.Error // a context's too
 	if _, _, err := s.Get(t.Context(), rec.Origin); !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want a timeout", err)
 	}
 	begun := time.Now()
 	for range 1000 {

@@ -254,9 +254,7 @@ func (w *Store) trim() {
 		if _, bytes := w.pending.Held(); bytes <= maxPendingBytes {
 			return
 		}
-		for _, rec := range w.pending.Oldest(1) {
-			w.pending.Forget(w.ctx, rec.Origin)
-			w.lose(1)
-		}
+		w.pending.RemoveOldest()
+		w.lose(1)
 	}
 }
