@@ -2,13 +2,13 @@ package robots
 
 import "strings"
 
-// everyone is the name that means every bot.
+// everyone is the name of the group for all bots.
 const everyone = "*"
 
-// agentNames gives the names that a user-agent value goes by: its whole first
-// word, less a "/version" and a "*" at the end (MJ12bot, archive.org_bot), and
-// the letters, "-" and "_" that it begins with, which is all that RFC 9309
-// 2.2.1 lets a product token hold. Either may be "".
+// agentNames returns the two names that a user-agent value stands for. Either may be "".
+// name is its whole first word without a "/version" and a "*" at the end (MJ12bot,
+// archive.org_bot). lead is the letters, "-" and "_" that it begins with, the only
+// characters that RFC 9309 2.2.1 allows in a product token.
 func agentNames(value string) (name, lead string) {
 	name = agentName(value)
 	if name == everyone {
@@ -21,8 +21,8 @@ func agentNames(value string) (name, lead string) {
 	return name, value[:end]
 }
 
-// agentName is the name that the first word of a product token or of a user-agent value
-// spells; "" if there is none.
+// agentName returns the name in the first word of a product token or of a user-agent value; ""
+// if there is none.
 func agentName(value string) string {
 	name := trimSpace(value)
 	for i := range len(name) {

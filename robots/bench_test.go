@@ -8,8 +8,8 @@ import (
 	"robotsproxy/robots"
 )
 
-// shop is a file as large shops have: bots that are kept out, and 90 rules for
-// everyone, every fourth with wildcards.
+// shop is a file like those of large shops: some bots are kept out, and of 90 rules for
+// everyone every sixth has a wildcard.
 func shop() []byte {
 	var b strings.Builder
 	b.WriteString("User-agent: BadBot\nUser-agent: WorseBot\nDisallow: /\n\nUser-agent: *\n")
@@ -32,7 +32,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkMatch is the time of one verdict: find the group, match one path.
+// BenchmarkMatch measures one verdict: find the group, match one path.
 func BenchmarkMatch(b *testing.B) {
 	file := robots.Parse(shop())
 	tokens := []string{"ExampleBot"}

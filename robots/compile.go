@@ -15,7 +15,7 @@ const (
 	allowRank
 )
 
-// compile makes the File of what has been read.
+// compile makes the File from what has been read.
 func (p *parser) compile() *File {
 	names := slices.Sorted(maps.Keys(p.named))
 	f := &File{groups: make([]Group, len(names)), sitemaps: slices.Clone(p.sitemaps)}
@@ -35,7 +35,7 @@ func (p *parser) compile() *File {
 }
 
 // keepText puts the names of the groups and the sitemaps into one text of their own, which
-// costs the garbage collector less, and returns its length. Till then the sitemaps are
+// costs the garbage collector less, and returns its length. Until then the sitemaps are
 // pieces of the body.
 func (f *File) keepText() int64 {
 	pieces := make([]*string, 0, len(f.groups)+len(f.sitemaps))
@@ -73,7 +73,7 @@ func (f *File) conclude() {
 	}
 }
 
-// sectionsOf are the sections that address the bot of that name, in the file's order.
+// sectionsOf returns the sections that name the bot, in the file's order.
 func (p *parser) sectionsOf(name string) []int32 {
 	runs := p.named[name]
 	sections := make([]int32, 0, len(runs))

@@ -45,7 +45,7 @@ func (r *row) body() []byte {
 
 func (r *row) file() *File { return Parse(r.body()) }
 
-// path is what the row asks about: a URL, or the path of one.
+// path is the path that the row asks about, which its URL has or is.
 func (r *row) path(t *testing.T) (path string, robotsTxt bool) {
 	if r.URL == "" || r.URL[0] == '/' || !strings.Contains(r.URL, "://") {
 		path, _, _ = strings.Cut(r.URL, "#")
@@ -122,7 +122,7 @@ func (r *row) checkVerdict(t *testing.T) {
 }
 
 func (r *row) checkGoverns(t *testing.T) {
-	// That a robots.txt in a subdirectory is none is how the rows are to be read.
+	// By these rows a robots.txt in a subdirectory governs nothing.
 	robots, err := ParseTarget(*r.RobotsURL)
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +159,8 @@ func (r *row) checkRobotsURL(t *testing.T) {
 	}
 }
 
-// Where this project differs on purpose from what a suite says of sitemaps and
-// delays, and why. Such a row must differ, so that the list stays true.
+// Why this project differs on purpose from what a suite says of sitemaps and delays. Rows in
+// exceptions must differ, so that the list stays true.
 const (
 	noGroup   = "a Crawl-delay before any group belongs to none"
 	notNumber = "a value that is no number states nothing"

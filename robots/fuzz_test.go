@@ -17,7 +17,7 @@ import (
 	"robotsproxy/robots/urlpath"
 )
 
-// seeds gives the bodies of testdata, and of the conformance data where they are.
+// seeds returns the bodies of testdata, and some of real sites if the folder has them.
 func seeds(f *testing.F) []string {
 	var all []string
 	files, err := filepath.Glob("testdata/verdicts/*.txt")
@@ -51,8 +51,8 @@ var seedPaths = []string{
 	"/%2A*%24$%zz%4", "", "?q", "//a//", "/\xff\x00é |", "/.a/..b/...", "/a/..?/../",
 }
 
-// FuzzMatch compares the compiled matcher with the reference, and the extent with
-// the verdict, for every name that the file has and one that it hasn't.
+// FuzzMatch compares the matcher with the reference, and the extent with the verdict, for every
+// name in the file and one that is not in it.
 func FuzzMatch(f *testing.F) {
 	for i, body := range seeds(f) {
 		f.Add(body, seedPaths[i%len(seedPaths)])
@@ -99,7 +99,7 @@ func checkAgainst(t *testing.T, file *File, reference *referenceFile, name, path
 	}
 }
 
-// FuzzSpelling writes one path in two ways, which must meet the same rule.
+// FuzzSpelling writes one path in two ways and checks that the same rule decides.
 func FuzzSpelling(f *testing.F) {
 	for i, body := range seeds(f) {
 		f.Add(body, seedPaths[i%len(seedPaths)], uint64(i))
@@ -122,7 +122,7 @@ func FuzzSpelling(f *testing.F) {
 	})
 }
 
-// respell writes a path in an equivalent way (RFC 3986 6.2.2).
+// respell returns an equivalent spelling of a path (RFC 3986 6.2.2).
 func respell(path string, random *rand.Rand) string {
 	var b strings.Builder
 	query := false
@@ -138,7 +138,7 @@ func respell(path string, random *rand.Rand) string {
 			b.WriteString([]string{strings.ToUpper(path[i : i+3]), strings.ToLower(path[i : i+3])}[random.IntN(2)])
 			i += 2
 		case c == '%':
-			// What follows a stray % is let be: it could be taken for its hex.
+			// What follows a stray % stays as it is: it could be read as its hex digits.
 			return b.String() + path[i:]
 		case coin && (unreserved(c) || c != '*' && !referenceStatic.MatchString(string(rune(c)))):
 			fmt.Fprintf(&b, "%%%02x", c)
@@ -188,8 +188,8 @@ func stated(body string) (all []statement) {
 	return all
 }
 
-// FuzzTarget holds that an accepted URL has the host, port and path that the
-// standard library, which dials, reads in it.
+// FuzzTarget checks that an accepted URL has the host, port and path that the standard library
+// finds in it, which dials.
 func FuzzTarget(f *testing.F) {
 	for _, c := range targetCases {
 		f.Add(c.url)

@@ -2,19 +2,18 @@ package robots
 
 import "slices"
 
-// Line is a line of a robots.txt, to be shown.
+// Line is a line of a robots.txt, for display.
 type Line struct {
 	Text string // as written, without its end
-	Rule bool   // it is an Allow or a Disallow
-	// Group says that the line is part of the group that was asked for: one of its
-	// user-agent lines, its rules, Crawl-delays or Request-rates.
+	Rule bool   // it is an Allow or a Disallow line
+	// Group says that the line belongs to the group asked for: it is one of its user-agent
+	// lines, rules, Crawl-delays or Request-rates.
 	Group bool
 }
 
-// Lines splits a robots.txt as Parse does, so that the first is line 1 of a [Rule],
-// and marks the group that applies to a bot with these product tokens, wherever in the
-// file it is (see [File.Group]). It reads the whole text again, for people to look at:
-// it is not for judging.
+// Lines splits a robots.txt as Parse does, so that the first element is line 1 of a [Rule]. It
+// marks the lines of the group that applies to a bot with these product tokens, wherever
+// they are (see [File.Group]). It parses the whole text again; use [Parse] to judge.
 func Lines(body []byte, tokens []string) []Line {
 	var lines []Line
 	var sections, runs []int32 // of each line; -1: none, or not of one run

@@ -17,8 +17,8 @@ type Origin struct {
 	Port   string // always there, also the scheme's default
 }
 
-// ParseOrigin reads scheme://host[:port], in any spelling that ParseTarget takes
-// in a URL, and nothing else.
+// ParseOrigin reads scheme://host[:port], in any spelling that ParseTarget accepts. It refuses
+// a URL with anything more.
 func ParseOrigin(s string) (Origin, error) {
 	o, userinfo, rest, err := splitURL(s)
 	switch {
@@ -32,8 +32,8 @@ func ParseOrigin(s string) (Origin, error) {
 	return o, nil
 }
 
-// DefaultPort is the port of a scheme's URLs that name none (RFC 3986 6.2.3); "" for a
-// scheme other than http, https and ftp.
+// DefaultPort returns the port of a scheme's URLs that name none (RFC 3986 6.2.3); "" for
+// schemes other than http, https and ftp.
 func DefaultPort(scheme string) string {
 	switch scheme {
 	case "http":
@@ -49,8 +49,7 @@ func DefaultPort(scheme string) string {
 // String is scheme://host[:port] without a default port.
 func (o Origin) String() string { return o.url("") }
 
-// Authority is host[:port] without a default port, as it stands in a URL and in
-// a Host header.
+// Authority is host[:port] without a default port, as in a URL and in a Host header.
 func (o Origin) Authority() string { return o.join("", "", "") }
 
 // RobotsURL is the URL of the robots.txt that governs the origin.
@@ -63,8 +62,8 @@ func (o Origin) url(path string) string {
 	return o.join(o.Scheme, "://", path)
 }
 
-// join sets the authority between other parts, all at once: it is on every request's
-// way.
+// join puts the authority between other parts in one concatenation, since it is called for
+// every request.
 func (o Origin) join(scheme, slashes, path string) string {
 	opening, closing, colon, port := "", "", ":", o.Port
 	if strings.Contains(o.Host, ":") {
@@ -76,8 +75,8 @@ func (o Origin) join(scheme, slashes, path string) string {
 	return scheme + slashes + opening + o.Host + closing + colon + port + path
 }
 
-// splitURL reads the origin that an absolute URL begins with, reports whether
-// there is userinfo before its host, and gives what follows.
+// splitURL reads the origin of an absolute URL, reports whether it has userinfo, and returns
+// what follows the authority.
 func splitURL(url string) (o Origin, userinfo bool, rest string, err error) {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -112,8 +111,8 @@ func splitURL(url string) (o Origin, userinfo bool, rest string, err error) {
 	return o, userinfo, rest, nil
 }
 
-// parseScheme takes ws and wss for http and https: a WebSocket begins as an HTTP
-// request to the same server.
+// parseScheme reads ws and wss as http and https, since a WebSocket begins as an HTTP request
+// to the same server.
 func parseScheme(s string) (string, error) {
 	switch s = strings.ToLower(s); s {
 	case "http", "https", "ftp":
@@ -143,7 +142,7 @@ func splitPort(hostport string) (host, port string, err error) {
 	return hostport[:end], hostport[end+1:], nil
 }
 
-// parsePort takes an empty port for the default one (RFC 3986 6.2.3).
+// parsePort reads a port. An empty one is the scheme's default (RFC 3986 6.2.3).
 func parsePort(s, scheme string) (string, error) {
 	if s == "" {
 		return DefaultPort(scheme), nil

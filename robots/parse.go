@@ -11,12 +11,12 @@ import (
 	"robotsproxy/robots/pattern"
 )
 
-// maxLine is how many octets of a line count; Google's parser has this bound.
+// maxLine bounds the octets of a line that count, as in Google's parser.
 const maxLine = 16663
 
-// Parse reads a robots.txt. It never fails: it ignores what it cannot read (RFC 9309
-// 2.2). The time and memory that it takes grow linearly with the length of the body,
-// whatever is in it. It keeps no reference to body.
+// Parse reads a robots.txt. It never fails: it ignores what it cannot read (RFC 9309 2.2). Its
+// time and memory grow linearly with the length of the body, whatever the body holds. It
+// keeps no reference to body.
 func Parse(body []byte) *File {
 	text := trimMark(view(body))
 	p := newParser(text)
@@ -24,9 +24,9 @@ func Parse(body []byte) *File {
 	return p.compile()
 }
 
-// Cut returns the part of a body that counts. The body has been read up to one octet more
-// than max. Cut drops what is over max, and a last line that is cut there, since half a
-// rule is another rule (Disallow: / for Disallow: /private).
+// Cut returns the part of a body that counts. Callers must have read up to one octet more than
+// max. Cut drops what is beyond max, and a last line that is cut there, since half a rule is
+// another rule (Disallow: / for Disallow: /private).
 func Cut(body []byte, max int64) []byte {
 	if int64(len(body)) <= max {
 		return body
@@ -48,7 +48,7 @@ func newParser(text string) *parser {
 	}
 }
 
-// trimMark cuts off a byte-order mark, or the first one or two octets of one.
+// trimMark removes a byte-order mark, or its first one or two octets.
 func trimMark(text string) string {
 	for _, octet := range []string{"\xEF", "\xBB", "\xBF"} {
 		var found bool
@@ -62,8 +62,8 @@ func trimMark(text string) string {
 // eachLine calls do with each line of text and its number. Lines end with LF, CR or
 // CRLF.
 func eachLine(text string, do func(number int, line string)) {
-	// The next LF and the next CR are searched for separately, so that a file with only
-	// one of them is not searched to its end for the other at every line.
+	// LF and CR are searched for separately. Otherwise a file that has only one of them would
+	// be searched to its end for the other at each line.
 	at := 0
 	next := func(c byte) int {
 		if i := strings.IndexByte(text[at:], c); i >= 0 {
@@ -91,7 +91,7 @@ func eachLine(text string, do func(number int, line string)) {
 	}
 }
 
-// A field is what a line is about.
+// A field is the kind of a line.
 type field int
 
 const (
@@ -104,9 +104,9 @@ const (
 	requestRate
 )
 
-// fields are the accepted spellings of each field; a longer name that begins with one is
-// accepted too. They are those of Google's parser and, in the same spirit, some of
-// Crawl-delay and Request-rate, which that parser does not know.
+// fields has the accepted spellings of each field. A longer name that begins with one is
+// accepted too. They are those of Google's parser, and similar ones of Crawl-delay and
+// Request-rate, which that parser does not know.
 var fields = []struct {
 	prefix string
 	field  field
@@ -131,7 +131,7 @@ var fields = []struct {
 	{"disallaw", disallow},
 }
 
-// splitLine gives the field and the value of a line.
+// splitLine returns the field and the value of a line.
 func splitLine(line string) (field, string) {
 	line = line[:min(len(line), maxLine)]
 	line, _, _ = strings.Cut(line, "\x00")
@@ -139,7 +139,7 @@ func splitLine(line string) (field, string) {
 	line = trimSpace(line)
 	end := strings.IndexByte(line, ':')
 	if end < 0 {
-		// Some forget the colon; exactly two words are clear enough.
+		// Some authors forget the colon. Exactly two words are clear enough.
 		end = strings.IndexAny(line, " \t")
 		if end < 0 || strings.ContainsAny(strings.TrimLeft(line[end:], " \t"), " \t") {
 			return unknown, ""
@@ -159,14 +159,14 @@ func splitLine(line string) (field, string) {
 // a Request-rate ends no section (RFC 9309 2.2.4), but a run of its user-agent lines:
 // before the rules it belongs to the run right above it, after them to all runs.
 type section struct {
-	pace  pace // that it states after a rule
+	pace  pace // stated after a rule
 	blank Rule // see Group.Blank
 }
 
 // run is a part of the user-agent lines of a section.
 type run struct {
 	section int32
-	pace    pace // that it states before the rules
+	pace    pace // stated before the rules
 }
 
 type parser struct {
@@ -176,7 +176,7 @@ type parser struct {
 	rules    *pattern.Builder
 	sitemaps []string
 	ruled    bool // a rule came after the last user-agent line
-	paced    bool // a Crawl-delay or Request-rate did
+	paced    bool // a Crawl-delay or Request-rate came after it
 }
 
 func (p *parser) line(number int, line string) {
@@ -187,7 +187,7 @@ func (p *parser) line(number int, line string) {
 		if len(p.sections) == 0 {
 			return
 		}
-		// Also a rule that can match nothing ends the run of user-agent lines.
+		// A rule that can match nothing ends the run of user-agent lines too.
 		p.ruled = true
 		if value == "" {
 			s := &p.sections[len(p.sections)-1]
@@ -216,8 +216,8 @@ func (p *parser) line(number int, line string) {
 	}
 }
 
-// firstBlank is the one of two empty rules that Group.Blank returns; a comes first in
-// the file.
+// firstBlank returns the one of two empty rules that Group.Blank returns. a comes first in the
+// file.
 func firstBlank(a, b Rule) Rule {
 	if a.Line == 0 || b.Allow && !a.Allow {
 		return b
@@ -242,7 +242,7 @@ func (p *parser) userAgent(value string) {
 	}
 }
 
-// address adds the bot of that name to those that the current run addresses.
+// address adds a name to those of the current run.
 func (p *parser) address(name string) {
 	if name == "" {
 		return
@@ -255,7 +255,7 @@ func (p *parser) address(name string) {
 	}
 }
 
-// parseNumber reads a decimal number. One that is too large counts as the largest.
+// parseNumber reads a decimal number of at most 2^53. A larger one counts as that.
 func parseNumber(s string) (float64, bool) {
 	if strings.Trim(s, "0123456789.") != "" {
 		return 0, false // ParseFloat would take a sign, an exponent, NaN
@@ -264,7 +264,7 @@ func parseNumber(s string) (float64, bool) {
 	return min(n, 1<<53), err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// seconds makes a duration of n, bounded by the longest that counts.
+// seconds returns n seconds as a duration, at most maxSeconds.
 func seconds(n float64) time.Duration {
 	const maxSeconds = 1 << 30 // 34 years; a Duration holds nine times that
 	return time.Duration(min(n, maxSeconds) * float64(time.Second))
@@ -285,5 +285,5 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && s[0]|0x20 == prefix[0] && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// view is b as a string, without a copy; b must not change while it is in use.
+// view returns b as a string, without a copy. b must not change while the string is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -34,7 +34,7 @@ func (p *pace) add(later pace) {
 	p.rates = addRates(p.rates, later.rates...)
 }
 
-// at is the delay at a time of day; false if none is stated.
+// at returns the delay at a time of day; false if none is stated.
 func (p *pace) at(day time.Duration) (time.Duration, bool) {
 	if p.delayed {
 		return p.delay, true
@@ -47,12 +47,12 @@ func (p *pace) at(day time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// stated reports whether there is a delay at any time.
+// stated reports whether a delay is stated for any time of day.
 func (p *pace) stated() bool { return p.delayed || len(p.rates) > 0 }
 
-// A rate is what a Request-rate line asks for: a number of requests in a length of time,
-// perhaps only between two times of day. It is in no standard; the syntax is that of the
-// extended standard proposed in 1996, "1/10s", "30/1m 0900-1659".
+// A rate is the value of a Request-rate line: a number of requests in a length of time,
+// perhaps only between two times of day. No standard has it. The syntax is that of the
+// extended standard proposed in 1996: "1/10s", "30/1m 0900-1659".
 type rate struct {
 	delay    time.Duration // between the starts of two requests
 	from, to int16         // minutes of the day in UTC, both included; to may be before from
@@ -63,7 +63,7 @@ const minutesPerDay = 24 * 60
 // always reports whether the rate holds all day.
 func (r rate) always() bool { return r.from == 0 && r.to == minutesPerDay-1 }
 
-// holds reports whether the rate holds at this time since midnight.
+// holds reports whether the rate holds at a time of day, given as the time since midnight.
 func (r rate) holds(at time.Duration) bool {
 	minute := int16(at / time.Minute % minutesPerDay)
 	if r.from > r.to { // across midnight
@@ -72,11 +72,11 @@ func (r rate) holds(at time.Duration) bool {
 	return r.from <= minute && minute <= r.to
 }
 
-// maxRates bounds the rates of a group that count: one for each hour.
+// maxRates bounds how many rates of a group count: one for each hour.
 const maxRates = 24
 
-// addRates appends those of more that can ever count. It does not write to the array of
-// rates, which groups share.
+// addRates appends those of more that can count. It does not write to the array of rates,
+// which groups share.
 func addRates(rates []rate, more ...rate) []rate {
 	switch n := len(rates); {
 	case n == 0:
@@ -89,9 +89,8 @@ func addRates(rates []rate, more ...rate) []rate {
 	}
 }
 
-// parseRate reads REQUESTS/TIME and the hours after it, if there are any. The time is in
-// seconds or has one of the units s, m and h. A rate of no requests or in no time is
-// invalid.
+// parseRate reads REQUESTS/TIME, and the hours after it if there are any. The time is in
+// seconds or has a unit: s, m or h. Both numbers must be more than zero.
 func parseRate(s string) (rate, bool) {
 	requests, rest, _ := strings.Cut(s, "/")
 	rest = trimSpace(rest)
@@ -111,7 +110,8 @@ func parseRate(s string) (rate, bool) {
 	return r, ok && ok2
 }
 
-// cutUnit takes the unit of time, in seconds, from the beginning of s.
+// cutUnit cuts a unit of time from the beginning of s and returns it in seconds. Without one
+// it is a second.
 func cutUnit(s string) (unit float64, rest string) {
 	unit = 1
 	switch {
@@ -126,7 +126,7 @@ func cutUnit(s string) (unit float64, rest string) {
 	return unit, trimSpace(s[1:])
 }
 
-// parseMinute reads a time of day, 0930 or 09:30; 2400 is the day's last minute.
+// parseMinute reads a time of day as 0930 or 09:30. 2400 is the day's last minute.
 func parseMinute(s string) (int16, bool) {
 	s = strings.Replace(trimSpace(s), ":", "", 1)
 	if len(s) != 4 || strings.Trim(s, "0123456789") != "" {

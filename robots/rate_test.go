@@ -95,7 +95,7 @@ func TestDelaysBelongToTheLinesAbove(t *testing.T) {
 	}
 }
 
-// Thousands of bots that share thousands of rates cost no more than their lines.
+// Thousands of bots that share thousands of rates take no more memory than their lines.
 func TestManyRequestRates(t *testing.T) {
 	var b strings.Builder
 	for i := range 5000 {
@@ -116,8 +116,7 @@ func TestManyRequestRates(t *testing.T) {
 	}
 }
 
-// FuzzRequestRate has every rate that can be read hold at some time, and ask for
-// a delay within bounds.
+// FuzzRequestRate checks that every valid rate holds at some time, with a delay within bounds.
 func FuzzRequestRate(f *testing.F) {
 	for _, seed := range []string{"1/10s", "30/1m 0900-1659", "1 / 1 h 22:00 - 06:00", "0/0", "./.", "99999999999999999999999/.0001 2400-2400"} {
 		f.Add(seed)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// This is robots.txt done slowly and obviously: regular expressions, and every
-// rule tried. It shares nothing with the package but what it is compared with.
+// This is a slow and obvious implementation of robots.txt: regular expressions, and every rule
+// tried. It shares nothing with the package but the types that are compared.
 
 type referenceFile struct {
 	groups []referenceGroup
@@ -49,7 +49,7 @@ func referenceField(names string) *regexp.Regexp {
 
 const referenceSpace = " \t\n\v\f\r"
 
-// latin lets regular expressions see octets: each becomes the character of its number.
+// latin turns each octet into the character of that number, for regular expressions.
 func latin(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -116,9 +116,8 @@ var (
 	referenceRuleLine = referenceField(`allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw`)
 )
 
-// referenceDelays gives the first Crawl-delay of each name, as written. One that
-// stands before the rules is of the names right above it, after them of all the names
-// of its group.
+// referenceDelays returns the first Crawl-delay of each name, as written. Before the rules it
+// belongs to the names directly above it, after them to all names of its group.
 func referenceDelays(body string) map[string]string {
 	delays := map[string]string{}
 	var group, above []string
@@ -154,12 +153,12 @@ func referenceDelays(body string) map[string]string {
 	return delays
 }
 
-// referenceLower leaves alone what is not ASCII.
+// referenceLower lowers ASCII letters alone.
 func referenceLower(s string) string {
 	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(s, strings.ToLower)
 }
 
-// referenceNormal gives s octet by octet, each normalised.
+// referenceNormal returns the octets of s, each normalised.
 func referenceNormal(s string) []string {
 	var all []string
 	for _, octet := range referenceOctet.FindAllString(latin(s), -1) {
@@ -208,7 +207,7 @@ func referenceCompile(r Rule) []referenceRule {
 	return []referenceRule{{r, length, pattern}}
 }
 
-// referencePath removes dot segments by the book (RFC 3986 5.2.4) and normalises.
+// referencePath removes dot segments as RFC 3986 5.2.4 does it, and normalises.
 func referencePath(path string) string {
 	path, query, hasQuery := strings.Cut(path, "?")
 	in, out := strings.Join(referenceNormal(path), ""), ""
@@ -238,7 +237,7 @@ func referencePath(path string) string {
 	return strings.NewReplacer("%2A", "*", "%24", "$").Replace(out)
 }
 
-// verdict gives the rule that decides and whether there is a group for the name.
+// verdict returns the rule that decides, and whether there is a group for the name.
 func (f *referenceFile) verdict(name, path string) (best *Rule, hasGroup bool) {
 	rules, hasGroup := f.rules(name)
 	if !hasGroup {

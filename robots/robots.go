@@ -1,9 +1,10 @@
-// Package robots is robots.txt as a language (RFC 9309): what a file says,
-// whom it addresses, which of its rules decides about a URL, and which file
-// governs that URL. It does no I/O, knows no clock and logs nothing.
+// Package robots is robots.txt as a language (RFC 9309): what a file says, which bots it
+// names, which of its rules decides about a URL, and which file governs that URL. It does no
+// I/O, reads no clock and logs nothing.
 //
-// Parse compiles a file once; asking it is then cheap, and safe for concurrent
-// use.
+// [Parse] compiles a file. [File.Group] finds the group of a bot, and [Group.Match] the rule
+// that decides about a path. Both are cheap and safe for concurrent use. [ParseTarget] splits
+// a URL into the [Origin] whose robots.txt governs it and the path to match.
 package robots
 
 import (
@@ -22,15 +23,15 @@ type File struct {
 	delays   bool
 }
 
-// Sitemaps gives the values of the file's Sitemap lines, as written, in order.
-// They belong to no group (RFC 9309 2.2.4). The caller must not change them.
+// Sitemaps returns the values of the file's Sitemap lines, as written, in order. They belong
+// to no group (RFC 9309 2.2.4). Callers must not change them.
 func (f *File) Sitemaps() []string { return f.sitemaps }
 
 // Size is roughly how much memory the file takes, in bytes.
 func (f *File) Size() int64 { return f.size }
 
-// Extent says whether the file makes any difference between paths or between
-// bots, whether it names them or not: Everything and Nothing hold for all.
+// Extent says how far the rules of all groups reach. Everything and Nothing hold for all
+// bots, named in the file or not.
 func (f *File) Extent() Extent { return f.extent }
 
 // StatesDelay reports whether any group states a delay, even one of zero or one for
@@ -80,24 +81,24 @@ type Group struct {
 // for everyone.
 func (g *Group) Name() string { return g.name }
 
-// Delay is the time that the group wants between the starts of two requests, at a time
-// of day that is given as the time since midnight in UTC: the first Crawl-delay that it
-// states or, if it states none, that of its first Request-rate for that time. False if
-// it states neither. Either line belongs to the user-agent lines right above it alone;
-// after a rule it belongs to all those of the rule's group.
+// Delay returns the time that the group asks for between the starts of two requests; false if
+// it states none. It is the first Crawl-delay of the group or, without one, its first
+// Request-rate that holds at the time of day at, given as the time since midnight UTC. Such a
+// line belongs only to the user-agent lines directly above it. After a rule it belongs to all
+// user-agent lines of the rule's group.
 func (g *Group) Delay(at time.Duration) (time.Duration, bool) { return g.pace.at(at) }
 
 // StatesDelay reports whether the group states a delay, even one of zero or one for
 // some hours only.
 func (g *Group) StatesDelay() bool { return g.pace.stated() }
 
-// Extent says whether the group's rules make any difference between paths.
+// Extent says how far the group's rules reach.
 func (g *Group) Extent() Extent { return g.extent }
 
-// Match returns the rule that decides about a path with its query, as a client
-// writes it: of the rules that match, the longest; of several as long an Allow;
-// of several such the first in the file (RFC 9309 2.2.2). Where no rule matches
-// it returns false, which means that the path is allowed. It allocates nothing.
+// Match returns the rule that decides about a path and query, as a client writes them: of the
+// rules that match, the longest; of several as long, an Allow; of several such, the first in
+// the file (RFC 9309 2.2.2). It returns false if no rule matches; then the path is allowed. It
+// allocates nothing.
 //
 // What it may cost is bounded. Where file and path would take more than a few milliseconds
 // it gives up and returns the zero Rule, a Disallow on no line, and true; of a group that
@@ -112,10 +113,9 @@ func (g *Group) Match(path string) (Rule, bool) {
 	return Rule{Allow: p.Rank == allowRank, Pattern: p.Text, Line: p.Line}, found
 }
 
-// Blank is the group's rule with an empty value, an Allow before a Disallow, the
-// first in the file; false if it has none. It matches nothing and decides nothing,
-// but where no rule matches it is the line that says so: "Disallow:" is how a
-// site writes that it disallows nothing.
+// Blank returns the group's first rule with an empty value, an Allow before a Disallow; false
+// if it has none. It matches no path. But if no rule matches, it is the line that says so:
+// with "Disallow:" a site writes that it disallows nothing.
 func (g *Group) Blank() (Rule, bool) { return g.blank, g.blank.Line != 0 }
 
 // Extent is how far a group's rules reach.

@@ -81,7 +81,7 @@ func TestExtentOfAFile(t *testing.T) {
 	}
 }
 
-// An empty rule decides nothing, but is known.
+// An empty rule decides nothing, but Blank returns it.
 func TestBlank(t *testing.T) {
 	for _, c := range []struct {
 		body string
@@ -195,8 +195,8 @@ func TestGroupTellsItsToken(t *testing.T) {
 	}
 }
 
-// Parse reads the body where it is, and keeps nothing of it.
-func TestParsedBodyIsTheCallers(t *testing.T) {
+// Parse reads the body without a copy, and keeps no reference to it.
+func TestFileKeepsNothingOfTheBody(t *testing.T) {
 	body := []byte("\xEF\xBB\xBFUser-agent: ExampleBot\nDisallow: /a%7Eb*c$\nAllow:\nCrawl-delay: 2\nSitemap: https://example.com/sitemap.xml")
 	file := Parse(body)
 	for i := range body {
@@ -268,8 +268,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// manyRules is a file on which a match may go wrong in every way: plain and
-// wildcard rules, many of both.
+// manyRules is a file of many plain rules and many with wildcards.
 func manyRules(n int) []byte {
 	var b strings.Builder
 	b.WriteString("User-agent: *\n")
@@ -298,9 +297,8 @@ func TestMatchAllocatesNothing(t *testing.T) {
 
 var longPath = "/é" + strings.Repeat("/../a|b", 5000)
 
-// TestParseIsLinear doubles files that are made to be hard, and sees the memory
-// that parsing takes grow no more than that. Where time grew otherwise, the test
-// would not end.
+// TestParseIsLinear doubles hostile files and checks that the memory for parsing does not grow
+// faster. If the time grew faster, the test would not end.
 func TestParseIsLinear(t *testing.T) {
 	manyAgents := func(n int) string {
 		var b strings.Builder
@@ -347,7 +345,7 @@ func allocated(body string) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestSize compares Size with what a file really holds.
+// TestSize compares Size with the memory that a file really takes.
 func TestSize(t *testing.T) {
 	var agents strings.Builder
 	for i := range 3000 {
@@ -366,13 +364,12 @@ func TestSize(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		held := float64(after.HeapAlloc) - float64(before.HeapAlloc)
 		if ratio := float64(file.Size()) / held; ratio < 0.6 || ratio > 1.6 {
-			t.Errorf("%s: size is %d, but it holds %.0f", name, file.Size(), held)
+			t.Errorf("%s: size is %d, but it takes %.0f", name, file.Size(), held)
 		}
 	}
 }
 
-// A group that is written in many pieces takes no more than one in a single piece:
-// the file's text grows, not what is kept of it.
+// A group written in many pieces takes no more memory than one in a single piece.
 func TestSpreadGroupTakesNoMore(t *testing.T) {
 	const rules = 1000
 	whole := Parse([]byte("User-agent: a\n" + strings.Repeat("Disallow: /a\n", rules))).Size()

@@ -8,20 +8,19 @@ import (
 	"robotsproxy/robots/urlpath"
 )
 
-// Target is what robots.txt judges of a URL.
+// Target is what a robots.txt sees of a URL.
 type Target struct {
 	Origin Origin
 	Path   string // path and query as written; begins with "/", no fragment
 }
 
-// ParseTarget reads an absolute URL as a client writes it. It works on the text
-// and never re-encodes: what Path holds is what is asked of the origin.
+// ParseTarget reads an absolute URL as a client writes it. It never re-encodes the text: Path
+// is what the origin is asked for.
 //
-// It refuses what has no single reading, rather than guess, so that a URL cannot
-// be judged as one thing and fetched as another: white space and control
-// characters, a backslash before the path, several "@", a host or port in an odd
-// form, any scheme but http, https, ftp, ws and wss. Errors don't tell the
-// credentials that a URL may hold.
+// It refuses URLs that have no single reading, so that none is judged as one thing and fetched
+// as another: those with white space or control characters, a backslash before the path,
+// several "@", a host or port in an unusual form, or a scheme other than http, https, ftp, ws
+// and wss. Errors do not show the credentials that a URL may hold.
 func ParseTarget(rawURL string) (Target, error) {
 	for i := range len(rawURL) {
 		if c := rawURL[i]; c <= ' ' || c == 0x7F {
@@ -39,9 +38,8 @@ func ParseTarget(rawURL string) (Target, error) {
 	return Target{Origin: origin, Path: path}, nil
 }
 
-// CheckEscapes returns an error if a "%" before the query begins no %XX. Rules can be
-// compared with such a path, but no request for it passes the proxy: Go's HTTP server
-// refuses it before it can be judged.
+// CheckEscapes returns an error if a "%" before the query begins no %XX. Rules can be compared
+// with such a path, but no request for it passes the proxy: Go's HTTP server refuses it first.
 func (t Target) CheckEscapes() error {
 	path, _, _ := strings.Cut(t.Path, "?")
 	for at := strings.IndexByte(path, '%'); at >= 0; at = strings.IndexByte(path, '%') {
@@ -53,12 +51,10 @@ func (t Target) CheckEscapes() error {
 	return nil
 }
 
-// String is the URL without the credentials and the fragment that it was written
-// with.
+// String is the URL without credentials and fragment.
 func (t Target) String() string { return t.Origin.url(t.Path) }
 
-// IsRobotsTxt reports whether the path is /robots.txt in any spelling, with or
-// without a query.
+// IsRobotsTxt reports whether the path is /robots.txt, in any spelling and with any query.
 func (t Target) IsRobotsTxt() (is bool) {
 	path, _, _ := strings.Cut(t.Path, "?")
 	urlpath.WithNormal(path, func(normal string) { is = normal == "/robots.txt" })

@@ -57,7 +57,7 @@ var badURLs = []string{
 	"http://" + strings.Repeat("a.", 127) + "aa/", "http://" + ideographs(254) + "/", "http://" + ideographs(20000) + "/", "http://" + strings.Repeat("%61", 1100) + "/",
 }
 
-// ideographs are so many different characters, which are dear to map.
+// ideographs returns n different characters, which are costly to map.
 func ideographs(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -66,8 +66,8 @@ func ideographs(n int) string {
 	return b.String()
 }
 
-// TestLongHosts holds that what cannot be a name is refused before it is mapped, which
-// would take seconds, and that the refusal does not repeat it.
+// TestLongHosts checks that a text too long for a name is refused before it is mapped, which
+// would take seconds, and that the error does not repeat it.
 func TestLongHosts(t *testing.T) {
 	for _, host := range []string{ideographs(254), ideographs(20000), strings.Repeat("a", 60000), "[" + strings.Repeat(":", 60000) + "]"} {
 		_, err := ParseTarget("http://" + host + "/")
@@ -99,7 +99,7 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
-func TestErrorsTellNoPassword(t *testing.T) {
+func TestErrorsShowNoPassword(t *testing.T) {
 	for _, url := range []string{
 		"http://me:secret@exa mple.com/", "http://me:secret@/", "http://me:secret@a@b/", "http://me:secret@a:b/",
 		"http://me@secret@b/", "gopher://me:secret@a/", "http://me:secret@127.1/",
@@ -166,7 +166,7 @@ func TestCheckEscapes(t *testing.T) {
 	}
 }
 
-// BenchmarkHostileHost refuses a host that would take long to map.
+// BenchmarkHostileHost measures the refusal of a host that would take long to map.
 func BenchmarkHostileHost(b *testing.B) {
 	url := "http://" + ideographs(20000) + "/"
 	for b.Loop() {

@@ -10,9 +10,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestVerdicts reads testdata/verdicts: a robots.txt, and of each line of verdicts
-// the verdict, the line of the rule that decides ("-" for none), the product tokens
-// ("-" for none) and the path.
+// TestVerdicts reads testdata/verdicts. Each file has a robots.txt and lines of verdicts: the
+// verdict, the line of the rule that decides ("-" for none), the product tokens ("-" for none)
+// and the path.
 func TestVerdicts(t *testing.T) {
 	files, err := filepath.Glob("testdata/verdicts/*.txt")
 	if err != nil || len(files) == 0 {

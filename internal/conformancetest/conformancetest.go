@@ -18,26 +18,26 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that names the folder of the data that
-// is not part of the repository.
-const Variable = "ROBOTSPROXY_CONFORMANCE"
+// variable is the environment variable that names the folder of the data that is not part of
+// the repository.
+const variable = "ROBOTSPROXY_CONFORMANCE"
 
-// Folder is the folder that Variable names, "" if it is unset.
-func Folder() string { return os.Getenv(Variable) }
+// Folder returns the folder that ROBOTSPROXY_CONFORMANCE names; "" if it is unset.
+func Folder() string { return os.Getenv(variable) }
 
-// Files are the paths of the named files in Folder. Without that folder, Files
-// skips the test and says which files were not read.
+// Files returns the paths of the named files in Folder. If Folder is
+// "", it skips the test and names the files.
 func Files(t testing.TB, names ...string) []string {
 	t.Helper()
 	folder := Folder()
 	if folder == "" {
-		t.Skipf("not run: %s. To run it, set %s to a folder that has these files", strings.Join(names, ", "), Variable)
+		t.Skipf("not run: %s. To run it, set %s to a folder that has these files", strings.Join(names, ", "), variable)
 	}
 	var paths []string
 	for _, name := range names {
 		path := filepath.Join(folder, name)
 		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("%s names an incomplete folder: %v", Variable, err)
+			t.Fatalf("%s names an incomplete folder: %v", variable, err)
 		}
 		paths = append(paths, path)
 	}

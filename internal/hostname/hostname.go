@@ -21,8 +21,8 @@ const (
 	maxLabel = 63
 )
 
-// maxSpelling is the longest that a URL can spell a host: each of its characters, and
-// a dot at the end, as four octets of UTF-8 written %XX.
+// maxSpelling is the length of the longest spelling of a host in a URL: each of its
+// characters, and a dot at the end, as four octets of UTF-8 written %XX.
 const maxSpelling = (maxHost + 1) * 4 * len("%XX")
 
 // Parse returns the normal form of a host as it stands in a URL: a name, an IPv4 address, or

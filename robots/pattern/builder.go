@@ -154,5 +154,5 @@ func sizeOf[T any](n int) int64 {
 	return int64(n) * int64(unsafe.Sizeof(t))
 }
 
-// view is b as a string, without a copy; b must not change while it is in use.
+// view returns b as a string, without a copy. b must not change while the string is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

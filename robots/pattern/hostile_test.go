@@ -12,8 +12,8 @@ import (
 	"robotsproxy/robots/pattern"
 )
 
-// How much of a robots.txt is read, and about how long a URL may be, where the
-// configuration is silent.
+// The defaults of the configuration: how much of a robots.txt is read, and about how long a URL
+// may be.
 const (
 	maxBytes = 500 << 10
 	maxURL   = 64 << 10
@@ -21,7 +21,7 @@ const (
 
 const toEveryone = "User-agent: *\n"
 
-// file is head and as many lines as max_bytes have room for.
+// file returns head and as many lines as maxBytes have room for.
 func file(head string, line func(i int) string) []byte {
 	var b strings.Builder
 	b.WriteString(head)
@@ -34,17 +34,17 @@ func file(head string, line func(i int) string) []byte {
 	}
 }
 
-// again is a file of one line, again and again.
+// again returns a file of head and one line, repeated.
 func again(head, line string) []byte {
 	return file(head, func(int) string { return line })
 }
 
-// long is a path that is as long as may be.
+// long returns a path of about maxURL octets.
 func long(begin, piece string) string {
 	return begin + strings.Repeat(piece, (maxURL-len(begin))/len(piece))
 }
 
-// names are lines for agents of so many names.
+// names returns user-agent lines with n names.
 func names(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -53,8 +53,7 @@ func names(n int) string {
 	return b.String()
 }
 
-// hostile are files that are meant to be dear to read, and URLs that are meant to be
-// dear to match with them.
+// hostile has files that are costly to parse, and paths that are costly to match with them.
 var hostile = []struct {
 	name string
 	file []byte
@@ -204,7 +203,7 @@ func TestRealFilesCostLittle(t *testing.T) {
 	}
 }
 
-// BenchmarkHostile shows that no file and no URL costs more than some milliseconds.
+// BenchmarkHostile shows that no file and no URL costs more than a few milliseconds.
 func BenchmarkHostile(b *testing.B) {
 	for _, test := range hostile {
 		name := strings.ReplaceAll(strings.ReplaceAll(test.name, ",", ""), " ", "-")

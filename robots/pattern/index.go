@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// index is a set of a file's patterns, arranged to find the one that decides. It refers to
-// patterns by their index in the file, which is small and no pointer for the garbage
+// index has some of a file's patterns, arranged to find the one that decides. It refers to
+// patterns by their index in the file, which is small, and no pointer for the garbage
 // collector to follow.
 type index struct {
 	patterns *patterns // all of the file
@@ -16,7 +16,7 @@ type index struct {
 	reach    reach
 }
 
-// prefix is an entry of the index of plain patterns, which is in order of text.
+// prefix is an entry of the index of plain patterns, which is sorted by text.
 type prefix struct {
 	text   span  // that of at least one plain pattern
 	best   int32 // of the plain patterns whose texts are prefixes of this one

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// wild is a set of patterns with a "*" inside or a "$" at the end. A prefix is no use to
+// wild has the patterns with a "*" inside or a "$" at the end. Their prefixes do not help to
 // find them: on many sites they all begin with "/*".
 //
-// If there are only a few, a path tries them all. Of many, each is filed under one of
-// the three-octet pieces (grams) of its text: the one that the fewest other patterns have.
-// A path without that gram cannot match. So a path tries only the patterns that are filed
-// under its own grams, and those that are too short to have one.
+// If there are few, a search tries them all. If there are many, each is filed under one of the
+// three-octet pieces (grams) of its text: the one that the fewest other patterns have. No path
+// without that gram can match. So a search tries only the patterns filed under the grams of
+// its path, and those too short to have a gram.
 type wild struct {
 	loose  []int32 // heaviest first
 	filed  []int32 // by drawer, in each heaviest first
@@ -21,20 +21,20 @@ type wild struct {
 }
 
 const (
-	gramLen    = 3
-	fewRules   = 12      // up to that many, trying all is faster than going through the path
-	maxDrawers = 1 << 13 // matchFiled keeps a bit for each on its stack
+	gramLen     = 3
+	fewPatterns = 12      // up to that many, to try all is faster than to go through the path
+	maxDrawers  = 1 << 13 // matchFiled keeps a bit for each on its stack
 )
 
 func newWild(patterns *patterns, ids []int32) wild {
 	slices.SortFunc(ids, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(patterns.all[b].weight, patterns.all[a].weight), cmp.Compare(a, b))
 	})
-	if len(ids) <= fewRules {
+	if len(ids) <= fewPatterns {
 		return wild{loose: ids}
 	}
 
-	// How many grams fall into each drawer.
+	// Count the grams of each drawer.
 	drawers := min(1<<bits.Len(uint(2*len(ids))), maxDrawers)
 	shift := drawerShift(drawers)
 	held := make([]int32, drawers)
@@ -42,7 +42,7 @@ func newWild(patterns *patterns, ids []int32) wild {
 		eachGram(patterns.textOf(id), shift, func(drawer uint32) { held[drawer]++ })
 	}
 
-	// The drawer of each pattern, and how many patterns each drawer gets.
+	// Choose the drawer of each pattern, and count the patterns of each drawer.
 	w := wild{starts: make([]int32, drawers+1)}
 	choice := make([]int32, len(ids))
 	for i, id := range ids {
@@ -59,7 +59,7 @@ func newWild(patterns *patterns, ids []int32) wild {
 		}
 	}
 
-	// The patterns by drawer, in each in the order of ids.
+	// Put the patterns into their drawers, in each in the order of ids.
 	for d := range drawers {
 		w.starts[d+1] += w.starts[d]
 	}
@@ -85,8 +85,8 @@ func eachGram(text string, shift int, do func(drawer uint32)) {
 	}
 }
 
-// drawerOf hashes a gram by the golden ratio (Knuth); shift leaves as many bits
-// as there are drawers for.
+// drawerOf hashes a gram by the golden ratio (Knuth). shift leaves as many bits as the number
+// of drawers has.
 func drawerOf(gram string, shift int) uint32 {
 	return (uint32(gram[0])<<16 | uint32(gram[1])<<8 | uint32(gram[2])) * 2654435769 >> shift
 }

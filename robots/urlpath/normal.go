@@ -181,7 +181,7 @@ func WithNormal(path string, do func(normal string)) {
 // the longest path asked for.
 var normalBuffers sync.Pool
 
-// view is b as a string, without a copy; b must not change while it is in use.
+// view returns b as a string, without a copy. b must not change while the string is in use.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Unescape returns the octet of the %XX that s begins with; false if the % begins none.

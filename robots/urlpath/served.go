@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// AsServed is a URL's path and query as common servers read them when they look for
-// what to serve: they decode reserved octets, merge slashes, and resolve dot segments
-// after that. RFC 9309 compares none of these, so /open//../private and /%2Fprivate are
-// not under /private by it, but nginx, Apache and Python serve what is there.
+// AsServed returns a URL's path and query as common servers read them to find what to serve:
+// they decode reserved octets, merge slashes, and then resolve dot segments. RFC 9309 does
+// none of this, so by it /open//../private and /%2Fprivate are not under /private. But nginx,
+// Apache and Python serve what is there.
 //
-// An escaped "?" in the path stays as it is, since it begins no query, and so do those
-// octets in the query that would part it otherwise. Escaped octets that no URI may hold
-// stay too.
+// Some octets stay escaped: a "?" in the path, which begins no query, those in the query that
+// would divide it differently, and those that no URI may hold.
 func AsServed(path string) string {
 	if strings.IndexByte(path, '%') < 0 && !strings.Contains(path, "//") && !strings.Contains(path, "/.") {
 		return path // as nearly all are
@@ -27,7 +26,7 @@ func AsServed(path string) string {
 	return string(read)
 }
 
-// appendDecoded appends s with all reserved and unreserved octets decoded but those to
+// appendDecoded appends s with all reserved and unreserved octets decoded, except those in
 // keep.
 func appendDecoded(dst []byte, s, keep string) []byte {
 	for i := 0; i < len(s); i++ {
