@@ -1,4 +1,4 @@
-// Package bench measures robotsproxy/robots beside github.com/temoto/robotstxt. From the
+// Package bench compares package robots with github.com/temoto/robotstxt. Run it from the
 // project's folder:
 //
 //	go -C test test -bench . -count 6 ./bench | go tool benchstat -col /engine -
@@ -35,7 +35,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkMatch is the time of one verdict: find the group, match one path.
+// BenchmarkMatch measures a verdict: find the group and match a path.
 func BenchmarkMatch(b *testing.B) {
 	for _, l := range loads() {
 		b.Run("file="+l.name+"/engine=robotsproxy", func(b *testing.B) {

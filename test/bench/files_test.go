@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A load is a robots.txt and URLs to ask it about, all made from a fixed seed.
+// A load is a robots.txt and paths to match, all generated from a fixed seed.
 type load struct {
 	name  string
 	body  []byte
@@ -37,7 +37,7 @@ func newWriter(seed uint64) *writer {
 
 func (w *writer) word() string { return words[w.random.IntN(len(words))] }
 
-// path is a path of some depth, with a number in it that makes most of them differ.
+// path returns a path of some depth. The number in it makes most paths differ.
 func (w *writer) path(depth int) string {
 	var b strings.Builder
 	for range depth {
@@ -47,7 +47,7 @@ func (w *writer) path(depth int) string {
 	return b.String()
 }
 
-// wildcard is a pattern of one of the shapes that real files have.
+// wildcard returns a pattern with wildcards, of one of the forms that real files have.
 func (w *writer) wildcard() string {
 	switch w.random.IntN(6) {
 	case 0:
@@ -73,7 +73,7 @@ func (w *writer) rule(pattern string) {
 	fmt.Fprintf(w, "%s: %s\n", field, pattern)
 }
 
-// urls are such as a crawler of the site asks for; some meet a rule.
+// urls returns paths such as a crawler of the site asks for, some of which match a rule.
 func (w *writer) urls(body string) []string {
 	urls := []string{"/", "/index.html", "/about/team", "/favicon.ico"}
 	for range 40 {
@@ -92,8 +92,8 @@ func (w *writer) urls(body string) []string {
 	return urls
 }
 
-// typical is 3 KB as a shop's or a newspaper's file is: groups for a few bots that
-// are kept out, one for everyone with a quarter of wildcards, comments, sitemaps.
+// typical is 3 KB, like the file of a shop or a newspaper: groups that disallow everything to
+// a few bots, one for everyone of whose rules a quarter has wildcards, comments and sitemaps.
 func typical() load {
 	w := newWriter(1)
 	w.WriteString("# robots.txt\n\n")
@@ -143,7 +143,7 @@ func plain() load {
 	return load{"plain", []byte(w.String()), w.urls(w.String())}
 }
 
-// fill brings a file to 500 KiB with comments, which large files have many of.
+// fill pads a file to 500 KiB with comments, of which large files have many.
 func fill(w *writer) []byte {
 	for w.Len() < 500<<10 {
 		fmt.Fprintf(w, "# %s\n", strings.Repeat("-", 76))
@@ -151,8 +151,8 @@ func fill(w *writer) []byte {
 	return []byte(w.String())
 }
 
-// adversarial is 200 patterns *a*a*a… that a URL of 2,000 letters a meets but for
-// the last octet, so that a matcher that goes back never ends.
+// adversarial is 200 patterns *a*a*a…b. A path of 2,000 letters a matches all but their last
+// octet, which takes a backtracking matcher practically forever to find out.
 func adversarial() load {
 	var b strings.Builder
 	b.WriteString("User-agent: *\n")

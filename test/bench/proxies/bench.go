@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// bench measures proxies and keeps what it finds.
+// bench measures proxies and keeps the results.
 type bench struct {
 	site     *site
 	kinds    []kind
 	scale    scale
-	cases    *regexp.Regexp // of which the names are measured
+	cases    *regexp.Regexp // matches the names of those to measure
 	progress io.Writer
 
 	results results
-	notes   []string // what the tables don't say
+	notes   []string // for the end of the report
 }
 
-// sample is one measurement of a proxy. What makes no sense in a case is 0.
+// sample is one measurement of a proxy. What a case does not measure is 0.
 type sample struct {
-	cpu      time.Duration // the proxy's own, for one request
+	cpu      time.Duration // the proxy's own, a request
 	rate     float64       // requests or octets a second
 	p50, p99 time.Duration
 	memory   memory
@@ -45,15 +45,15 @@ func (r results) add(name, proxy string, s sample) {
 }
 
 const (
-	halfLoad    = "HTTP, half of the load that ReverseProxy and robotsproxy bear"
+	halfLoad    = "HTTP, half of the load that ReverseProxy and robotsproxy can serve"
 	plainDown   = "HTTP, one download"
 	secureDown  = "HTTPS, one download"
 	idleTunnels = "idle tunnels"
 	afterRun    = "memory"
-	leftBy      = "left by " // a case that is measured apart
+	leftBy      = "left by " // followed by the name of a case that is measured apart
 )
 
-// measure measures all cases with those of the kinds whose name matches wanted.
+// measure measures all cases with the proxies whose name matches wanted.
 func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 	b.kinds = slices.DeleteFunc(b.kinds, func(k kind) bool { return !wanted.MatchString(k.name) })
 	proxies := b.startAll()
@@ -62,7 +62,7 @@ func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 			r.stop()
 		}
 	}()
-	if err := b.enforces(proxies); err != nil {
+	if err := b.checkEnforcement(proxies); err != nil {
 		return err
 	}
 	for _, c := range benchCases() {
@@ -94,13 +94,13 @@ func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 	return ctx.Err()
 }
 
-// startAll starts what can be started.
+// startAll starts the proxies that can be started, and notes the others.
 func (b *bench) startAll() []*running {
 	var proxies []*running
 	for _, k := range b.kinds {
 		r, err := k.start(b.site)
 		if err != nil {
-			b.leave("%s: %v", k.name, err)
+			b.leaveOut("%s: %v", k.name, err)
 			continue
 		}
 		proxies = append(proxies, r)
@@ -108,7 +108,7 @@ func (b *bench) startAll() []*running {
 	return proxies
 }
 
-// note keeps what a reader of the tables should know.
+// note keeps a line for the end of the report.
 func (b *bench) note(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if !slices.Contains(b.notes, line) {
@@ -117,11 +117,12 @@ func (b *bench) note(format string, args ...any) {
 	}
 }
 
-// leave notes what is left out, and why.
-func (b *bench) leave(format string, args ...any) { b.note("left out: "+format, args...) }
+// leaveOut notes what is left out, and why.
+func (b *bench) leaveOut(format string, args ...any) { b.note("left out: "+format, args...) }
 
-// enforces makes sure that robotsproxy does what the others need not do.
-func (b *bench) enforces(proxies []*running) error {
+// checkEnforcement returns an error unless robotsproxy obeys robots.txt, which the others need
+// not do.
+func (b *bench) checkEnforcement(proxies []*running) error {
 	for _, r := range proxies {
 		if r.name != ours && r.name != logging {
 			continue
@@ -141,8 +142,8 @@ func (b *bench) enforces(proxies []*running) error {
 	return nil
 }
 
-// interleave has do called for all proxies in turn, in the opposite order every
-// other round, so that what changes on the machine meets all of them alike.
+// interleave calls do for all proxies in turn, and in the opposite order every other round, so
+// that changes on the machine affect all of them alike.
 func (b *bench) interleave(ctx context.Context, name string, rounds int, proxies []*running, do func(r *running) (sample, error)) {
 	failed := map[*running]bool{}
 	for round := range rounds {
@@ -151,13 +152,13 @@ func (b *bench) interleave(ctx context.Context, name string, rounds int, proxies
 			if ctx.Err() != nil {
 				return
 			}
-			if failed[r] || r.few && round > 0 {
+			if failed[r] || r.slow && round > 0 {
 				continue
 			}
 			s, err := do(r)
 			if err != nil {
 				failed[r] = true
-				b.leave("%s: %s: %v", name, r.name, err)
+				b.leaveOut("%s: %s: %v", name, r.name, err)
 				continue
 			}
 			b.results.add(name, r.name, s)
@@ -166,14 +167,14 @@ func (b *bench) interleave(ctx context.Context, name string, rounds int, proxies
 	}
 }
 
-// requests measures a case.
+// requests measures a case with those of the proxies that can serve it.
 func (b *bench) requests(ctx context.Context, c *benchCase, rounds int, proxies []*running) {
 	var able []*running
 	for _, r := range proxies {
 		if why, ok := c.measures(&r.kind); ok {
 			able = append(able, r)
 		} else if why != "" {
-			b.leave("%s: %s", r.name, why)
+			b.leaveOut("%s: %s", r.name, why)
 		}
 	}
 	b.interleave(ctx, c.name, rounds, able, func(r *running) (sample, error) {
@@ -184,7 +185,7 @@ func (b *bench) requests(ctx context.Context, c *benchCase, rounds int, proxies 
 		}
 		defer closeAll(workers)
 		if c.apart {
-			if l := closedLoop(ctx, workers, warming(workers)); l.err != nil {
+			if l := closedLoop(ctx, workers, warmup(workers)); l.err != nil {
 				return sample{}, l.err
 			}
 		}
@@ -196,11 +197,12 @@ func (b *bench) requests(ctx context.Context, c *benchCase, rounds int, proxies 
 	})
 }
 
-// warming is for connections to the origin, as many as the workers need at once.
-func warming(workers []worker) budget { return budget{requests: 3 * len(workers)} }
+// warmup is the budget in which a proxy opens as many connections to the origin as the workers
+// need at once.
+func warmup(workers []worker) budget { return budget{requests: 3 * len(workers)} }
 
-// apart measures a case with proxies of its own, in a third of the rounds, and what they
-// hold when all clients have left.
+// apart measures a case with proxies of its own in a third of the rounds, and then what they
+// hold after all clients have left.
 func (b *bench) apart(ctx context.Context, c *benchCase) {
 	proxies := b.startAll()
 	defer func() {
@@ -209,7 +211,7 @@ func (b *bench) apart(ctx context.Context, c *benchCase) {
 		}
 	}()
 	b.requests(ctx, c, max(1, b.scale.rounds/3), proxies)
-	time.Sleep(rest)
+	time.Sleep(idleTime)
 	for _, r := range proxies {
 		if len(b.results[c.name][r.name]) > 0 {
 			b.results.add(leftBy+c.name, r.name, sample{memory: r.memory(), files: r.files()})
@@ -217,17 +219,18 @@ func (b *bench) apart(ctx context.Context, c *benchCase) {
 	}
 }
 
-// resumes reports whether most of the workers' handshakes went on with a session.
+// resumes reports whether most of the workers' handshakes resumed a session.
 func resumes(workers []worker) bool {
-	shaken, resumed := 0, 0
+	handshakes, resumed := 0, 0
 	for _, w := range workers {
-		shaken += w.(*client).shaken
+		handshakes += w.(*client).handshakes
 		resumed += w.(*client).resumed
 	}
-	return 2*resumed > shaken
+	return 2*resumed > handshakes
 }
 
-// observe reads what a proxy takes for a load of workers, which are warm then.
+// observe measures what a proxy takes for the load that do makes. Each of the workers makes a
+// request before.
 func (b *bench) observe(r *running, do func() load, workers []worker) (sample, error) {
 	for _, w := range workers {
 		if err := w.request(); err != nil {
@@ -244,7 +247,7 @@ func (b *bench) observe(r *running, do func() load, workers []worker) (sample, e
 		return sample{}, err
 	}
 	if l.requests == 0 {
-		return sample{}, errors.New("nothing was answered in time")
+		return sample{}, errors.New("no request was answered in time")
 	}
 	return sample{
 		cpu:  (after - before) / time.Duration(l.requests),
@@ -254,11 +257,10 @@ func (b *bench) observe(r *running, do func() load, workers []worker) (sample, e
 	}, nil
 }
 
-// halfLoad measures how long responses take at half of what the slower of
-// robotsproxy and ReverseProxy can do. A 99th percentile wants more rounds than a
-// mean does.
+// halfLoad measures how long responses take at half of the rate that the slower of robotsproxy
+// and ReverseProxy can serve. A 99th percentile needs more rounds than a mean.
 func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
-	most := 0.0
+	maxRate := 0.0
 	var two []*running
 	for _, r := range proxies {
 		if r.name != ours && r.name != floor {
@@ -269,11 +271,11 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 		l := closedLoop(ctx, workers, b.scale.each)
 		closeAll(workers)
 		if l.err != nil {
-			b.leave("%s: %s: %v", halfLoad, r.name, l.err)
+			b.leaveOut("%s: %s: %v", halfLoad, r.name, l.err)
 			return
 		}
-		if rate := float64(l.requests) / l.took.Seconds(); most == 0 || rate < most {
-			most = rate
+		if rate := float64(l.requests) / l.took.Seconds(); maxRate == 0 || rate < maxRate {
+			maxRate = rate
 		}
 	}
 	if len(two) < 2 {
@@ -282,7 +284,7 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 	b.interleave(ctx, halfLoad, 3*b.scale.rounds, two, func(r *running) (sample, error) {
 		workers := b.site.plainClients(r, 2*clients, false)
 		defer closeAll(workers)
-		return b.observe(r, func() load { return openLoop(ctx, workers, b.scale.each, most/2) }, workers)
+		return b.observe(r, func() load { return openLoop(ctx, workers, b.scale.each, maxRate/2) }, workers)
 	})
 }
 
@@ -290,7 +292,7 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 func (b *bench) downloads(ctx context.Context, name string, proxies []*running) {
 	path := fmt.Sprintf("/octets/%d", b.scale.download)
 	able := slices.DeleteFunc(slices.Clone(proxies), func(r *running) bool {
-		return r.name == logging || name == secureDown && r.unread != ""
+		return r.name == logging || name == secureDown && r.noTLS != ""
 	})
 	b.interleave(ctx, name, b.scale.rounds, able, func(r *running) (sample, error) {
 		c := b.site.plainClients(r, 1, false)[0].(*client)
@@ -308,8 +310,8 @@ func (b *bench) downloads(ctx context.Context, name string, proxies []*running) 
 	})
 }
 
-// idle measures what tunnels take in which one request has been made each. A proxy
-// is started for each number of them, so that nothing else has been there.
+// idle measures the memory that idle tunnels take after one request each. It starts a proxy for
+// each number of tunnels, so that nothing else affects its memory.
 func (b *bench) idle(ctx context.Context, k kind) {
 	if k.name == logging {
 		return
@@ -319,17 +321,17 @@ func (b *bench) idle(ctx context.Context, k kind) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case k.unread != "":
-			b.leave("%s: %s", k.name, k.unread)
+		case k.noTLS != "":
+			b.leaveOut("%s: %s", k.name, k.noTLS)
 			continue
-		case k.few && tunnels > 1000:
-			b.leave("%s: %s: it takes minutes", name, k.name)
+		case k.slow && tunnels > 1000:
+			b.leaveOut("%s: %s: this would take minutes", name, k.name)
 			continue
 		}
 		fmt.Fprintf(b.progress, "%s: %s\n", name, k.name)
 		s, err := b.idleSample(ctx, k, tunnels)
 		if err != nil {
-			b.leave("%s: %s: %v", name, k.name, err)
+			b.leaveOut("%s: %s: %v", name, k.name, err)
 			continue
 		}
 		b.results.add(name, k.name, s)
@@ -338,8 +340,8 @@ func (b *bench) idle(ctx context.Context, k kind) {
 
 func idleName(tunnels int) string { return fmt.Sprintf("%d %s", tunnels, idleTunnels) }
 
-// rest is how long tunnels have been idle when their memory is read.
-const rest = time.Second
+// idleTime is how long connections have been idle when the memory is read.
+const idleTime = time.Second
 
 func (b *bench) idleSample(ctx context.Context, k kind, tunnels int) (sample, error) {
 	r, err := k.start(b.site)
@@ -347,7 +349,7 @@ func (b *bench) idleSample(ctx context.Context, k kind, tunnels int) (sample, er
 		return sample{}, err
 	}
 	defer r.stop()
-	// What the first tunnel takes, all share: certificates, connections to the origin.
+	// All tunnels share what the first ones need: certificates, connections to the origin.
 	warm := b.site.tunnelClients(r, clients, clientTLS("http/1.1"), false)
 	if l := closedLoop(ctx, warm, budget{requests: len(warm)}); l.err != nil {
 		return sample{}, l.err
@@ -362,7 +364,7 @@ func (b *bench) idleSample(ctx context.Context, k kind, tunnels int) (sample, er
 	if l := closedLoop(ctx, workers, budget{requests: tunnels}); l.err != nil {
 		return sample{}, l.err
 	}
-	time.Sleep(rest)
+	time.Sleep(idleTime)
 	after := r.memory()
 	return sample{memory: after, tunnel: float64(after.now-before.now) / float64(tunnels)}, nil
 }

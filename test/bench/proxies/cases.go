@@ -6,20 +6,20 @@ import (
 	"strconv"
 )
 
-// How many clients there are at once: those of one scraper, unless a case names a
-// crowd. What a request costs depends on it, and not for all proxies alike.
+// Numbers of clients at once: those of one scraper, unless a case names more. What a request
+// costs depends on the number, and not in the same way for all proxies.
 const (
 	clients = 8
 	crowd   = 64
 	throng  = 1024
 )
 
-// benchCase is a kind of load that is told in requests.
+// benchCase is a kind of load that consists of requests.
 type benchCase struct {
 	name  string
 	tls   bool // the proxy reads inside TLS
 	http2 bool // the client speaks HTTP/2
-	apart bool // it leaves many connections behind, so it has proxies of its own; what they hold in the end is told
+	apart bool // it leaves many connections behind, so it runs with proxies of its own, and what they hold at the end is reported
 
 	workers func(s *site, r *running) []worker
 	budget  func(sc scale) budget
@@ -71,15 +71,16 @@ func benchCases() []benchCase {
 	}
 }
 
-// measures reports whether the case is measured with a kind of proxy, and why not.
+// measures reports whether the case is measured with a kind of proxy, and why not if the
+// report must say so.
 func (c *benchCase) measures(k *kind) (why string, ok bool) {
 	switch {
 	case k.name == logging && c.name != plainKept:
 		return "", false
-	case c.tls && k.unread != "":
-		return k.unread, false
-	case c.http2 && k.no2 != "":
-		return k.no2, false
+	case c.tls && k.noTLS != "":
+		return k.noTLS, false
+	case c.http2 && k.noHTTP2 != "":
+		return k.noHTTP2, false
 	}
 	return "", true
 }
@@ -110,7 +111,7 @@ func (s *site) tunnelClient(r *running, config *tls.Config, each bool, path stri
 	return &client{proxy: r.address, tunnel: s.secure(), tls: config, each: each, next: always(get(path, s.secure()))}
 }
 
-// h2Clients share two connections.
+// h2Clients returns clients that share two connections.
 func (s *site) h2Clients(r *running, n int) []worker {
 	transports := []*http.Transport{newH2Transport(r.address), newH2Transport(r.address)}
 	workers := make([]worker, n)
@@ -120,8 +121,8 @@ func (s *site) h2Clients(r *running, n int) []worker {
 	return workers
 }
 
-// originClients ask for a page of each of many origins: the one origin by another
-// address of loopback each time, so that the proxy has never been there.
+// originClients returns clients that ask for a page of another origin each time: the site's
+// origin by a loopback address that the proxy has not been asked for.
 func (s *site) originClients(r *running) []worker {
 	next := func() []byte {
 		host := r.nextOrigin() + ":" + s.ports.Plain
@@ -134,18 +135,18 @@ func (s *site) originClients(r *running) []worker {
 	return workers
 }
 
-// h2OriginClients do the same inside TLS. They leave each tunnel after its request.
+// h2OriginClients returns clients that do the same over HTTP/2, with a new tunnel each time.
 func (s *site) h2OriginClients(r *running) []worker {
 	workers := make([]worker, clients)
 	for i := range workers {
-		workers[i] = &tourist{proxy: r.address, next: func() string {
+		workers[i] = &h2OriginClient{proxy: r.address, next: func() string {
 			return "https://" + r.nextOrigin() + ":" + s.ports.Secure + allowedPath
 		}}
 	}
 	return workers
 }
 
-// nextOrigin is an address of loopback that the proxy has not been sent to.
+// nextOrigin returns a loopback address that the proxy has not been asked for.
 func (r *running) nextOrigin() string {
 	n := int(r.asked.Add(1))
 	return "127." + strconv.Itoa(1+n>>16) + "." + strconv.Itoa(n>>8&255) + "." + strconv.Itoa(n&255)

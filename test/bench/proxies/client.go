@@ -19,22 +19,22 @@ type worker interface {
 	close()
 }
 
-// client is a worker that speaks HTTP/1.1 and does little else, so that most of the
-// machine is the proxy's.
+// client is a worker that speaks HTTP/1.1. It does as little as possible, to leave the CPU to
+// the proxy.
 type client struct {
 	proxy  string
 	tunnel string        // the authority to CONNECT to; "": none
-	tls    *tls.Config   // of what is spoken in the tunnel
+	tls    *tls.Config   // inside the tunnel
 	each   bool          // a new connection for each request
-	next   func() []byte // the requests
+	next   func() []byte // returns the next request
 
-	conn net.Conn // nil: there is none now
+	conn net.Conn // nil: not connected
 	r    *bufio.Reader
 
-	shaken, resumed int // handshakes, and those that went on with an earlier session
+	handshakes, resumed int // resumed of handshakes
 }
 
-// get is a GET as it is sent.
+// get returns a GET in the form that is sent.
 func get(target, host string) []byte {
 	return []byte("GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n" +
 		"User-Agent: " + userAgent + "\r\nAccept: text/html, application/xhtml+xml, */*;q=0.8\r\n" +
@@ -43,19 +43,19 @@ func get(target, host string) []byte {
 
 const userAgent = "ExampleBot/1.0 (+https://example.org/bot)"
 
-// patience is how long a connection may serve, or an answer take.
-const patience = 2 * time.Minute
+// clientTimeout bounds a connection's life over HTTP/1.1, and a request over HTTP/2.
+const clientTimeout = 2 * time.Minute
 
 func (c *client) request() error {
-	request, again := c.next(), c.conn != nil
-	if !again {
+	request, reused := c.next(), c.conn != nil
+	if !reused {
 		if err := c.connect(); err != nil {
 			c.close()
 			return err
 		}
 	}
 	resp, err := c.exchange(request)
-	if errors.Is(err, errGone) && again { // it may be closed at any time between requests
+	if errors.Is(err, errGone) && reused { // a proxy may close an idle connection at any time
 		c.close()
 		if err = c.connect(); err == nil {
 			resp, err = c.exchange(request)
@@ -90,13 +90,13 @@ func (c *client) exchange(request []byte) (*http.Response, error) {
 	return resp, nil
 }
 
-// connect opens a connection and, if there is to be one, the tunnel in it.
+// connect opens a connection and the tunnel in it, if there is one.
 func (c *client) connect() error {
 	var err error
 	if c.conn, err = net.Dial("tcp", c.proxy); err != nil {
 		return err
 	}
-	c.conn.SetDeadline(time.Now().Add(patience))
+	c.conn.SetDeadline(time.Now().Add(clientTimeout))
 	c.r = bufio.NewReader(c.conn)
 	if c.tunnel == "" {
 		return nil
@@ -116,7 +116,7 @@ func (c *client) connect() error {
 		return err
 	}
 	c.conn = secure
-	c.shaken++
+	c.handshakes++
 	if secure.ConnectionState().DidResume {
 		c.resumed++
 	}
@@ -137,7 +137,7 @@ type h2Client struct {
 	target string
 }
 
-// newH2Transport makes a connection that h2Clients share.
+// newH2Transport returns a transport with a connection that h2Clients share.
 func newH2Transport(proxy string) *http.Transport {
 	return &http.Transport{
 		Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: proxy}),
@@ -147,7 +147,7 @@ func newH2Transport(proxy string) *http.Transport {
 }
 
 func (c *h2Client) request() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target, nil)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *h2Client) request() error {
 	}
 	switch {
 	case resp.ProtoMajor != 2:
-		return errors.New("it speaks " + resp.Proto)
+		return errors.New("the response is in " + resp.Proto)
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Errorf("the response is %s (%s)", resp.Status, resp.Header.Get("Proxy-Status"))
 	}
@@ -173,22 +173,23 @@ func (c *h2Client) request() error {
 
 func (c *h2Client) close() { c.client.CloseIdleConnections() }
 
-// tourist is a worker that asks another origin over HTTP/2 each time, and leaves.
-type tourist struct {
+// h2OriginClient is a worker that asks another origin over HTTP/2 each time, each over a
+// connection of its own.
+type h2OriginClient struct {
 	proxy string
 	next  func() string
 }
 
-func (t *tourist) request() error {
+func (t *h2OriginClient) request() error {
 	c := h2Client{&http.Client{Transport: newH2Transport(t.proxy)}, t.next()}
 	defer c.close()
 	return c.request()
 }
 
-func (t *tourist) close() {}
+func (t *h2OriginClient) close() {}
 
-// clientTLS does not verify: that would be the client's CPU, and this program
-// knows whom it talks to.
+// clientTLS returns a configuration that verifies nothing, which would only take the client's
+// CPU time.
 func clientTLS(protocol string) *tls.Config {
 	return &tls.Config{ServerName: "localhost", InsecureSkipVerify: true, NextProtos: []string{protocol}}
 }

@@ -18,14 +18,13 @@ import (
 // kind is a proxy that can be measured.
 type kind struct {
 	name    string
-	program string // that must be there besides this one; its package in Debian
-	pkg     string
-	unread  string // why it does not read inside TLS; "" if it does
-	no2     string // why it does not speak HTTP/2 with clients; "" if it does
-	few     bool   // it is slow: one round will do
+	program string // the program that must be installed; "" if none
+	pkg     string // its package in Debian
+	noTLS   string // why it does not read inside TLS; "" if it does
+	noHTTP2 string // why it does not speak HTTP/2 with clients; "" if it does
+	slow    bool   // one round must do
 
-	// command is how the proxy is started, to listen on address. All of its files
-	// are in folder.
+	// command starts the proxy, which listens on address and keeps all of its files in folder.
 	command func(s *site, folder, address string) (*exec.Cmd, error)
 }
 
@@ -35,8 +34,8 @@ const (
 	floor   = "ReverseProxy"
 )
 
-// kinds are all proxies that are measured: robotsproxy as built at program, further
-// builds of it by their names, and the others.
+// kinds returns all proxies: robotsproxy as built at program, further builds of it by name, and
+// the others.
 func kinds(program string, builds map[string]string) []kind {
 	all := []kind{
 		{name: ours, command: robotsproxyCommand(program, "none")},
@@ -49,12 +48,12 @@ func kinds(program string, builds map[string]string) []kind {
 		{name: "goproxy", command: func(s *site, _, address string) (*exec.Cmd, error) {
 			return ownRole("goproxy", address, s.caFile(), s.keyFile())
 		}},
-		{name: floor, unread: "it is no forward proxy", command: func(_ *site, _, address string) (*exec.Cmd, error) {
+		{name: floor, noTLS: "it is no forward proxy", command: func(_ *site, _, address string) (*exec.Cmd, error) {
 			return ownRole("reverseproxy", address)
 		}},
-		{name: "squid", program: "squid", pkg: "squid-openssl", no2: "it has no HTTP/2", command: squidCommand},
-		{name: "tinyproxy", program: "tinyproxy", pkg: "tinyproxy", unread: "it does not read inside TLS", command: tinyproxyCommand},
-		{name: "mitmproxy", program: "mitmdump", pkg: "mitmproxy", few: true, command: mitmproxyCommand},
+		{name: "squid", program: "squid", pkg: "squid-openssl", noHTTP2: "it has no HTTP/2", command: squidCommand},
+		{name: "tinyproxy", program: "tinyproxy", pkg: "tinyproxy", noTLS: "it does not read inside TLS", command: tinyproxyCommand},
+		{name: "mitmproxy", program: "mitmdump", pkg: "mitmproxy", slow: true, command: mitmproxyCommand},
 	}...)
 }
 
@@ -63,14 +62,14 @@ type running struct {
 	kind
 	*process
 	address string
-	asked   atomic.Int64 // how many origins it has been sent to
+	asked   atomic.Int64 // origins that it has been asked for
 }
 
 // start starts a proxy and waits until it listens. The caller stops it.
 func (k kind) start(s *site) (*running, error) {
 	if k.program != "" {
 		if _, err := exec.LookPath(k.program); err != nil {
-			return nil, fmt.Errorf("%s is not there; install Debian's %s", k.program, k.pkg)
+			return nil, fmt.Errorf("%s is not installed; install Debian's package %s", k.program, k.pkg)
 		}
 	}
 	folder, err := os.MkdirTemp(s.folder, "proxy-")
@@ -84,7 +83,7 @@ func (k kind) start(s *site) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Close() // for the proxy to take
+	l.Close() // the proxy listens there
 	r := &running{kind: k, address: l.Addr().String()}
 	cmd, err := k.command(s, folder, r.address)
 	if err != nil {
@@ -93,26 +92,26 @@ func (k kind) start(s *site) (*running, error) {
 	if r.process, err = startProcess(cmd, filepath.Join(folder, "output")); err != nil {
 		return nil, err
 	}
-	if err := r.listens(); err != nil {
+	if err := r.waitUntilListening(); err != nil {
 		r.stop()
-		return nil, fmt.Errorf("%w: %s", err, r.said())
+		return nil, fmt.Errorf("%w: %s", err, r.output())
 	}
 	return r, nil
 }
 
-// listens waits until the proxy takes connections.
-func (r *running) listens() error {
+// waitUntilListening waits until the proxy accepts connections.
+func (r *running) waitUntilListening() error {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-r.exited:
-			return errors.New("it ended at once")
+			return errors.New("the proxy has ended")
 		default:
 		}
 		if conn, err := net.Dial("tcp", r.address); err == nil {
 			return conn.Close()
 		}
 	}
-	return errors.New("it does not listen")
+	return errors.New("the proxy does not listen")
 }
 
 func robotsproxyCommand(program, decisions string) func(s *site, folder, address string) (*exec.Cmd, error) {
@@ -131,14 +130,13 @@ upstream:
 	}
 }
 
-// squidCommand has squid work as the others do: one worker, no cache, no access
-// log, and certificates signed by what the CONNECT says, without a look at the
-// origin's.
+// squidCommand makes squid work like the others: one worker, no cache, no access log, and
+// certificates for the host of the CONNECT, not copied from the origin's.
 func squidCommand(s *site, folder, address string) (*exec.Cmd, error) {
 	const generator = "/usr/lib/squid/security_file_certgen"
 	database := filepath.Join(folder, "certificates")
 	if out, err := exec.Command(generator, "-c", "-s", database, "-M", "16MB").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("making a database for certificates: %w: %s", err, out)
+		return nil, fmt.Errorf("creating the database of certificates: %w: %s", err, out)
 	}
 	if err := giveTo("proxy", folder); err != nil {
 		return nil, err
@@ -168,8 +166,8 @@ coredump_dir none
 	return exec.Command("squid", "-N", "-f", file), os.WriteFile(file, []byte(config), 0o644)
 }
 
-// giveTo gives a folder and what is in it to a user, if this is root, who would not
-// run as such.
+// giveTo changes the owner of a folder and its contents to a user, if this process is root:
+// squid then runs as that user.
 func giveTo(name, folder string) error {
 	if os.Getuid() != 0 {
 		return nil

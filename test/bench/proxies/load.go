@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// budget says when a load ends: with whichever comes first. Zero is no bound.
+// budget bounds a load by time and by requests, whichever comes first. Zero means no bound.
 type budget struct {
 	length   time.Duration
 	requests int
@@ -18,8 +18,8 @@ type budget struct {
 type load struct {
 	requests int
 	took     time.Duration
-	waits    []time.Duration // for each response, ascending
-	err      error           // the first; the load has ended there
+	waits    []time.Duration // one for each response, ascending
+	err      error           // the first, which ended the load
 }
 
 func (l *load) quantile(q float64) time.Duration {
@@ -29,7 +29,7 @@ func (l *load) quantile(q float64) time.Duration {
 	return l.waits[min(int(q*float64(len(l.waits))), len(l.waits)-1)]
 }
 
-// closedLoop has each worker make a request as soon as the one before is answered.
+// closedLoop makes each worker send a request as soon as the one before has been answered.
 func closedLoop(ctx context.Context, workers []worker, b budget) load {
 	var taken atomic.Int64
 	start := time.Now()
@@ -45,9 +45,8 @@ func closedLoop(ctx context.Context, workers []worker, b budget) load {
 	})
 }
 
-// openLoop has the workers together begin so many requests a second, whether or
-// not those before are answered. A request that its worker is late for has waited
-// since its time came.
+// openLoop makes the workers together send so many requests a second, whether or not those
+// before have been answered. The wait of a request counts from when it was due.
 func openLoop(ctx context.Context, workers []worker, b budget, perSecond float64) load {
 	var taken atomic.Int64
 	start := time.Now()
@@ -68,8 +67,8 @@ func openLoop(ctx context.Context, workers []worker, b budget, perSecond float64
 	})
 }
 
-// inParallel has all workers work until their work is done or one fails. They
-// note how long they waited for each response.
+// inParallel runs work for all workers at once, until they are done or one fails. They note how
+// long they waited for each response.
 func inParallel(ctx context.Context, workers []worker, work func(ctx context.Context, w worker, note func(time.Duration)) error) load {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,10 +1,10 @@
-// Command proxies measures robotsproxy beside what a user might pick instead. It
-// starts an origin and the proxies, each a process of its own, and is the load
-// itself; it takes each proxy's CPU time from the kernel, so that nobody else's
-// counts. All traffic is on loopback. From the project's folder:
+// Command proxies compares robotsproxy with the proxies that a user might choose instead. It
+// starts an origin and the proxies, each in a process of its own, and generates the load
+// itself. It reads each proxy's own CPU time from the kernel. All traffic is on loopback. Run
+// it from the project's folder:
 //
-//	make bench                # all of it, some nine minutes
-//	make bench QUICK=1        # two minutes, with fewer and shorter rounds
+//	make bench                # everything, in some nine minutes
+//	make bench QUICK=1        # fewer and shorter rounds, in two minutes
 //	make bench BENCH="-cases 'HTTP,' -proxies 'robotsproxy|squid'"
 package main
 
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// roles are what this program is when it starts itself.
+// roles are the processes for which this program starts itself, by their first argument.
 var roles = map[string]func(args []string) error{
 	"origin":       serveOrigin,
 	"goproxy":      serveGoproxy,
@@ -56,12 +56,12 @@ var roles = map[string]func(args []string) error{
 
 // scale says how much is measured.
 type scale struct {
-	rounds   int    // many short ones, so that what disturbs the machine for seconds meets all alike
+	rounds   int    // many short ones, so that a disturbance of seconds affects all proxies alike
 	each     budget // of a proxy in a round
 	origins  int    // in a round
 	throng   int    // requests of 1,024 clients in a round
-	idle     []int  // tunnels
-	download int64  // octets
+	idle     []int  // numbers of idle tunnels
+	download int64  // in octets
 }
 
 var (
@@ -70,29 +70,29 @@ var (
 	smoke = scale{rounds: 1, each: budget{requests: 50}, origins: 50, throng: 50, idle: []int{10}, download: 1 << 20}
 )
 
-// run measures what args ask for. Tables go to out, progress to progress.
+// run measures what args ask for. It writes the tables to out.
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("proxies", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	program := flags.String("robotsproxy", "../robotsproxy", "the built program")
 	builds := map[string]string{}
-	flags.Func("also", "`NAME=FILE`: another build of robotsproxy, to be measured beside it; may be repeated", func(value string) error {
+	flags.Func("also", "`NAME=FILE`: another build of robotsproxy to measure in the same rounds; may be repeated", func(value string) error {
 		name, file, found := strings.Cut(value, "=")
 		if !found {
-			return errors.New("it wants NAME=FILE")
+			return errors.New("write NAME=FILE")
 		}
 		builds[name] = file
 		return nil
 	})
-	size := flags.String("scale", "full", "how much is measured: full, quick or smoke")
-	onlyCases := flags.String("cases", "", "measure only the cases whose name this regular expression finds")
-	onlyProxies := flags.String("proxies", "", "measure only the proxies whose name this regular expression finds")
+	size := flags.String("scale", "full", "how much to measure: full, quick or smoke")
+	onlyCases := flags.String("cases", "", "measure only the cases whose name matches this regular expression")
+	onlyProxies := flags.String("proxies", "", "measure only the proxies whose name matches this regular expression")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	scale, known := map[string]scale{"full": full, "quick": quick, "smoke": smoke}[*size]
 	if !known {
-		return fmt.Errorf("-scale %q is none of full, quick, smoke", *size)
+		return fmt.Errorf("-scale %q is not full, quick or smoke", *size)
 	}
 	cases, err := regexp.Compile(*onlyCases)
 	if err != nil {
@@ -120,8 +120,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return nil
 }
 
-// raiseFileLimit allows for ten thousand tunnels with two ends each, in children
-// too. What is not permitted is done without.
+// raiseFileLimit raises the limit on open files, as far as permitted, to what ten thousand
+// tunnels with two ends each need. Child processes inherit it.
 func raiseFileLimit() {
 	const files = 65536
 	limit := unix.Rlimit{Cur: files, Max: files}

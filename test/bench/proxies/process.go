@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one that this program has started.
+// process is a process that this program has started.
 type process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
 }
 
-// startProcess starts a process that ends with this one. What it says, besides
-// what cmd has a place for, goes to the file log.
+// startProcess starts a process that ends with this one. Its standard error, and its standard
+// output if cmd has none, go to the file log.
 func startProcess(cmd *exec.Cmd, log string) (*process, error) {
 	f, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // the child has its own
+	defer f.Close() // the child has a descriptor of its own
 	cmd.Stderr = f
 	if cmd.Stdout == nil {
 		cmd.Stdout = f
@@ -43,7 +43,8 @@ func startProcess(cmd *exec.Cmd, log string) (*process, error) {
 	return p, nil
 }
 
-// stop ends the process, at once if it takes its time, and waits for it.
+// stop ends the process and waits for it. It kills a process that takes longer than three
+// seconds.
 func (p *process) stop() {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -54,18 +55,18 @@ func (p *process) stop() {
 	}
 }
 
-// said is the end of what the process wrote.
-func (p *process) said() string {
+// output returns the end of what the process wrote.
+func (p *process) output() string {
 	text, _ := os.ReadFile(p.log)
 	return strings.TrimSpace(string(text[max(0, len(text)-500):]))
 }
 
-// cpu is the CPU time that the process and those that it has started have taken
-// since they began, by user and system.
+// cpu returns the CPU time, user and system, that the process and its descendants have taken
+// since they began.
 func (p *process) cpu() (time.Duration, error) {
 	var total time.Duration
 	for _, pid := range p.family() {
-		// clock_getcpuclockid(3), to the nanosecond: times(2) has centiseconds.
+		// The clock of clock_getcpuclockid(3) counts nanoseconds, times(2) only centiseconds.
 		var t unix.Timespec
 		if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
 			return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
@@ -75,7 +76,7 @@ func (p *process) cpu() (time.Duration, error) {
 	return total, nil
 }
 
-// family are the process and its descendants.
+// family returns the process and its descendants.
 func (p *process) family() []int {
 	family := []int{p.cmd.Process.Pid}
 	for i := 0; i < len(family); i++ {
@@ -91,7 +92,7 @@ func (p *process) family() []int {
 	return family
 }
 
-// files is how many descriptors the process and its descendants have open.
+// files returns how many descriptors the process and its descendants have open.
 func (p *process) files() int {
 	total := 0
 	for _, pid := range p.family() {
@@ -101,7 +102,7 @@ func (p *process) files() int {
 	return total
 }
 
-// memory is what the process and its descendants have in memory, in octets.
+// memory is the resident memory of a process and its descendants, in octets.
 type memory struct{ now, peak int64 }
 
 func (p *process) memory() memory {

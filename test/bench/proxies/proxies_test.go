@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMain has the test's program play the roles that it starts itself in.
+// TestMain runs a role if the benchmark has started this test program for one.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		main()
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every case is measured in small, with what is there on any machine.
+// The smallest scale measures every case, with the proxies that need no installation.
 func TestSmoke(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "robotsproxy")
 	build := exec.Command("go", "build", "-o", program, ".")
@@ -36,21 +36,21 @@ func TestSmoke(t *testing.T) {
 	for _, c := range benchCases() {
 		for _, k := range kinds("", nil)[:4] {
 			if _, ok := c.measures(&k); ok && !strings.Contains(section(out.String(), c.name), "\n| "+k.name+" |") {
-				t.Errorf("%s: there is nothing of %s", c.name, k.name)
+				t.Errorf("%s: no result for %s", c.name, k.name)
 			}
 		}
 	}
 	for _, name := range []string{halfLoad, plainDown, secureDown, "memory", "goal"} {
 		if !strings.Contains(out.String(), "\n| "+name) {
-			t.Errorf("there is no table of %s", name)
+			t.Errorf("there is no table for %s", name)
 		}
 	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left behind: %v, %v", left, err)
 	}
 }
 
-// section is the table that begins with name.
+// section returns the table that begins with name.
 func section(report, name string) string {
 	_, table, _ := strings.Cut(report, "\n| "+name)
 	table, _, _ = strings.Cut(table, "\n\n")

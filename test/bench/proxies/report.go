@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// goal is what robotsproxy is to reach: at most this ratio of another's.
+// goal bounds the ratio of one proxy's CPU time to another's in a case.
 type goal struct {
-	name, of string
+	name     string // of the case
+	of       string
 	against  string
-	most     float64
+	maxRatio float64
 }
 
 var goals = []goal{
@@ -42,16 +43,16 @@ var goals = []goal{
 }
 
 const (
-	mostMemory     = 80e6 // octets after the run
-	mostTunnel     = 40e3 // octets an idle tunnel
-	mostP99AtHalf  = 1.1  // of ReverseProxy's
+	maxMemory      = 80e6 // octets after the run
+	maxTunnel      = 40e3 // octets an idle tunnel
+	maxP99AtHalf   = 1.1  // of ReverseProxy's
 	microsecond    = float64(time.Microsecond)
 	octetsMegabyte = 1e6
 )
 
 // report writes all results in Markdown.
 func (b *bench) report(out io.Writer) {
-	fmt.Fprintf(out, "%s, %d cores, %s, %s. Medians of %d rounds, also of their ratios; %d clients, or as many as is said; CPU is the proxy's own.\n",
+	fmt.Fprintf(out, "%s, %d cores, %s, %s. Medians of %d rounds, and medians of the ratios in each round; %d clients unless a case names more; CPU is the proxy's own.\n",
 		processor(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.scale.rounds, clients)
 	for _, c := range benchCases() {
 		b.reportRequests(out, c.name)
@@ -69,7 +70,7 @@ func (b *bench) report(out io.Writer) {
 	}
 }
 
-// median is the middle one of what is read from samples; 0 of none.
+// median returns the median of a value of the samples; 0 if there are none.
 func median[T cmp.Ordered](samples []sample, read func(sample) T) T {
 	var all []T
 	for _, s := range samples {
@@ -78,8 +79,8 @@ func median[T cmp.Ordered](samples []sample, read func(sample) T) T {
 	return middle(all)
 }
 
-// ratio is the middle one of what is read from samples by what is read from others,
-// round by round: what is measured within seconds meets the same machine.
+// ratio returns the median, over the rounds, of the ratio of a value of samples to that of
+// others. Measurements of one round are seconds apart, so the machine was in the same state.
 func ratio(samples, others []sample, read func(sample) time.Duration) float64 {
 	var all []float64
 	for i := range min(len(samples), len(others)) {
@@ -101,7 +102,7 @@ func p50Of(s sample) time.Duration { return s.p50 }
 func p99Of(s sample) time.Duration { return s.p99 }
 func rateOf(s sample) float64      { return s.rate }
 
-// measured are the proxies that a case has results of, in the order of kinds.
+// measured returns the proxies that a case has results of, in the order of kinds.
 func (b *bench) measured(name string) []string {
 	var names []string
 	for _, k := range b.kinds {
@@ -112,7 +113,7 @@ func (b *bench) measured(name string) []string {
 	return names
 }
 
-// reportRequests is the table of one case.
+// reportRequests writes the table of a case.
 func (b *bench) reportRequests(out io.Writer, name string) {
 	proxies := b.measured(name)
 	if len(proxies) == 0 {
@@ -128,7 +129,7 @@ func (b *bench) reportRequests(out io.Writer, name string) {
 	}
 }
 
-// reportLeft is the table of what a case leaves, if it was measured apart.
+// reportLeft writes the table of what a case leaves behind, if it was measured apart.
 func (b *bench) reportLeft(out io.Writer, name string) {
 	proxies := b.measured(name)
 	if len(proxies) == 0 {
@@ -155,7 +156,7 @@ func (b *bench) reportDownloads(out io.Writer, name string) {
 	}
 }
 
-// reportMemory is the table of what the proxies take.
+// reportMemory writes the table of the proxies' memory.
 func (b *bench) reportMemory(out io.Writer) {
 	fmt.Fprint(out, "\n| memory | after the run, MB | at most, MB |")
 	for _, n := range b.scale.idle {
@@ -176,36 +177,36 @@ func (b *bench) reportMemory(out io.Writer) {
 	}
 }
 
-// reportGoals says what has been reached.
+// reportGoals writes which goals were met.
 func (b *bench) reportGoals(out io.Writer) {
 	fmt.Fprint(out, "\n| goal | is | at most | |\n|---|---:|---:|---|\n")
-	line := func(what string, is, most float64) {
+	line := func(what string, is, bound float64) {
 		verdict := "met"
-		if is > most {
+		if is > bound {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(out, "| %s | %.2f | %.2f | %s |\n", what, is, most, verdict)
+		fmt.Fprintf(out, "| %s | %.2f | %.2f | %s |\n", what, is, bound, verdict)
 	}
 	for _, g := range goals {
 		is, than := b.results[g.name][g.of], b.results[g.name][g.against]
 		if len(is) > 0 && len(than) > 0 {
-			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), ratio(is, than, cpuOf), g.most)
+			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), ratio(is, than, cpuOf), g.maxRatio)
 		}
 	}
 	if is, than := b.results[halfLoad][ours], b.results[halfLoad][floor]; len(is) > 0 && len(than) > 0 {
-		line("half load: p99, of "+floor, ratio(is, than, p99Of), mostP99AtHalf)
+		line("half load: p99, of "+floor, ratio(is, than, p99Of), maxP99AtHalf)
 	}
 	for _, s := range b.results[afterRun][ours] {
-		line("memory after the run, MB", float64(s.memory.now)/octetsMegabyte, mostMemory/octetsMegabyte)
+		line("memory after the run, MB", float64(s.memory.now)/octetsMegabyte, maxMemory/octetsMegabyte)
 	}
 	for _, n := range b.scale.idle {
 		for _, s := range b.results[idleName(n)][ours] {
-			line(idleName(n)+", KB each", s.tunnel/1e3, mostTunnel/1e3)
+			line(idleName(n)+", KB each", s.tunnel/1e3, maxTunnel/1e3)
 		}
 	}
 }
 
-// processor is its name, as the kernel tells it.
+// processor returns the processor's name, or the architecture if the kernel does not tell it.
 func processor() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err == nil {

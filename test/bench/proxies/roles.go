@@ -14,12 +14,11 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// serveGoproxy is the role of goproxy by itself, set up as well as it can be: with
-// robotsproxy's transport, and its own reading of TLS with certificates that are
-// kept. It judges nothing.
+// serveGoproxy is the role of goproxy by itself, configured for speed: with robotsproxy's
+// transport, and with certificates that it keeps. It judges nothing.
 func serveGoproxy(args []string) error {
 	if len(args) != 3 {
-		return errors.New("goproxy wants an address and the files of the CA and its key")
+		return errors.New("goproxy needs an address and the files of the CA and its key")
 	}
 	ca, err := tls.LoadX509KeyPair(args[1], args[2])
 	if err != nil {
@@ -31,7 +30,7 @@ func serveGoproxy(args []string) error {
 		return err
 	}
 	if !roots.AppendCertsFromPEM(text) {
-		return fmt.Errorf("%s has no certificate", args[1])
+		return fmt.Errorf("%s holds no certificate", args[1])
 	}
 	p := goproxy.NewProxyHttpServer()
 	p.Tr = tunedTransport()
@@ -47,7 +46,7 @@ func serveGoproxy(args []string) error {
 	return http.ListenAndServe(args[0], p)
 }
 
-// tunedTransport is set as robotsproxy sets its own.
+// tunedTransport returns a transport with robotsproxy's settings.
 func tunedTransport() *http.Transport {
 	return &http.Transport{
 		TLSHandshakeTimeout:   10 * time.Second,
@@ -61,7 +60,7 @@ func tunedTransport() *http.Transport {
 	}
 }
 
-// certificates is goproxy's store of those that it has signed.
+// certificates keeps the certificates that goproxy has signed.
 type certificates struct {
 	mu   sync.Mutex
 	kept map[string]*tls.Certificate
@@ -80,27 +79,27 @@ func (c *certificates) Fetch(host string, sign func() (*tls.Certificate, error))
 	return cert, err
 }
 
-// serveReverseProxy is the role of the least that a proxy on net/http does: the
-// standard library's, sent to where the request's own URL says.
+// serveReverseProxy is the role of the standard library's proxy, which sends each request to
+// its own URL. That is the least work for a proxy on net/http.
 func serveReverseProxy(args []string) error {
 	if len(args) != 1 {
-		return errors.New("reverseproxy wants an address")
+		return errors.New("reverseproxy needs an address")
 	}
 	return http.ListenAndServe(args[0], &httputil.ReverseProxy{
 		Rewrite:    func(*httputil.ProxyRequest) {},
 		Transport:  tunedTransport(),
-		BufferPool: new(pieces),
+		BufferPool: new(buffers),
 	})
 }
 
-// pieces are buffers that are used again.
-type pieces struct{ pool sync.Pool }
+// buffers is a pool of buffers.
+type buffers struct{ pool sync.Pool }
 
-func (p *pieces) Get() []byte {
-	if piece, _ := p.pool.Get().(*[32 << 10]byte); piece != nil {
-		return piece[:]
+func (b *buffers) Get() []byte {
+	if buffer, _ := b.pool.Get().(*[32 << 10]byte); buffer != nil {
+		return buffer[:]
 	}
 	return make([]byte, 32<<10)
 }
 
-func (p *pieces) Put(piece []byte) { p.pool.Put((*[32 << 10]byte)(piece)) }
+func (b *buffers) Put(buffer []byte) { b.pool.Put((*[32 << 10]byte)(buffer)) }

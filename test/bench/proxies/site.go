@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// robotsTxt is what the origin serves: 90 rules, of which a quarter have wildcards.
+// robotsTxt is the origin's robots.txt: 90 rules, of which a quarter have wildcards.
 //
 //go:embed robots.txt
 var robotsTxt string
@@ -35,14 +35,14 @@ const (
 	disallowedPath = "/checkout/payment"
 )
 
-// site is what all proxies are measured with: an origin, and a folder for files.
+// site is what all proxies are measured with: an origin, and a folder for all files.
 type site struct {
 	folder string
 	origin *process
 	ports  originPorts
 }
 
-// originPorts are where the origin listens, on every address of loopback.
+// originPorts are the ports on which the origin listens, on every loopback address.
 type originPorts struct{ Plain, Secure string }
 
 func (s *site) caFile() string  { return filepath.Join(s.folder, "ca.pem") }
@@ -59,7 +59,7 @@ func newSite() (_ *site, err error) {
 			s.close()
 		}
 	}()
-	// Squid looks into it as a user of its own.
+	// squid reads it as a user of its own.
 	if err := os.Chmod(s.folder, 0o755); err != nil {
 		return nil, err
 	}
@@ -71,14 +71,14 @@ func newSite() (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	said, err := cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if s.origin, err = startProcess(cmd, filepath.Join(s.folder, "origin.log")); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(said).ReadBytes('\n')
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &s.ports)
 	}
@@ -88,7 +88,7 @@ func newSite() (_ *site, err error) {
 	return s, nil
 }
 
-// close ends the origin and takes the folder away.
+// close ends the origin and removes the folder.
 func (s *site) close() {
 	if s.origin != nil {
 		s.origin.stop()
@@ -96,7 +96,7 @@ func (s *site) close() {
 	os.RemoveAll(s.folder)
 }
 
-// ownRole is a command that starts this program in one of its roles.
+// ownRole returns a command that starts this program in one of its roles.
 func ownRole(role string, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -105,8 +105,8 @@ func ownRole(role string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(self, append([]string{role}, args...)...), nil
 }
 
-// makeCertificates makes a CA, by which the origin is trusted and with which
-// proxies sign, and the origin's certificate with its key.
+// makeCertificates makes the origin's certificate with its key, and the CA that signs it. The
+// proxies trust the CA and sign with it too.
 func (s *site) makeCertificates(leaf string) error {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -151,8 +151,8 @@ func leafTemplate(ca *x509.Certificate, ip net.IP, names ...string) *x509.Certif
 	}
 }
 
-// byAddress signs certificates for the addresses of loopback, which have no name that a
-// client could ask for. All have the key of one leaf.
+// byAddress returns a GetCertificate function. For clients that name no host, it signs a
+// certificate for the loopback address that they ask. All certificates have the leaf's key.
 func byAddress(leaf, ca tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	key := leaf.PrivateKey.(*ecdsa.PrivateKey)
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -165,7 +165,7 @@ func byAddress(leaf, ca tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certif
 	}
 }
 
-// writeKeyed writes a key, behind the certificates in DER that it belongs to.
+// writeKeyed writes certificates, which are in DER, followed by their key.
 func writeKeyed(path string, key *ecdsa.PrivateKey, certs ...[]byte) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -193,11 +193,10 @@ func writePEM(path, kind string, blocks ...[]byte) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// serveOrigin is the role of the origin. It says where it listens in its first
-// line.
+// serveOrigin is the role of the origin. The first line of its output says where it listens.
 func serveOrigin(args []string) error {
 	if len(args) != 3 {
-		return errors.New("origin wants the files of its certificate, the CA and its key")
+		return errors.New("origin needs the files of its certificate, of the CA and of the CA's key")
 	}
 	leaf, err := tls.LoadX509KeyPair(args[0], args[0])
 	if err != nil {
@@ -219,8 +218,8 @@ func serveOrigin(args []string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(ports); err != nil {
 		return err
 	}
-	// One server each: the first of Serve and ServeTLS that is called on a server decides
-	// whether it speaks HTTP/2. After Serve, TLS offers it and the server can't speak it.
+	// They can't be one server: once Serve has been called, ServeTLS still offers HTTP/2 but
+	// no longer sets it up.
 	plainServer := &http.Server{Handler: http.HandlerFunc(originPage)}
 	secureServer := &http.Server{Handler: http.HandlerFunc(originPage), TLSConfig: &tls.Config{GetCertificate: byAddress(leaf, ca)}}
 	failed := make(chan error, 2)
@@ -231,8 +230,8 @@ func serveOrigin(args []string) error {
 
 var page = strings.Repeat("0123456789abcdef", 64) // 1 KiB
 
-// originPage serves robots.txt, as many octets as a path below /octets/ says, and
-// 1 KiB elsewhere.
+// originPage serves robots.txt, as many octets as a path below /octets/ says, and 1 KiB at any
+// other path.
 func originPage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	if r.URL.Path == "/robots.txt" {
@@ -260,8 +259,8 @@ func originPage(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, page)
 }
 
-// loopbackListener is on a free port of every address of loopback, of which IPv4
-// has millions: each is an origin of its own.
+// loopbackListener listens on a free port of every loopback address. IPv4 has millions, each
+// of which is an origin of its own.
 func loopbackListener() (net.Listener, error) {
 	l, err := net.Listen("tcp", ":0")
 	return loopbackOnly{l}, err
