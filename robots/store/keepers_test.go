@@ -258,7 +258,7 @@ func TestFleetWithManyOrigins(t *testing.T) {
 	}
 }
 
-// What one could not reach is not tried by each of the others.
+// When one proxy could not reach an origin, the others do not each try it again.
 func TestFleetSharesFailures(t *testing.T) {
 	server, s := redistest.Start(t), newSite(t, 0)
 	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s)}
@@ -279,7 +279,7 @@ func TestFleetSharesFailures(t *testing.T) {
 	}
 }
 
-// One refreshes, and the others get to know it when they would.
+// One proxy refreshes a policy, and the others find the new one when they would refresh it.
 func TestFleetRefreshesOnce(t *testing.T) {
 	server, s := redistest.Start(t), newSite(t, 100*time.Millisecond)
 	var ahead atomic.Int64
@@ -383,7 +383,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 	}
 }
 
-// Who dies with a lease holds up the others until it runs out.
+// A proxy that dies with a lease holds up the others until the lease runs out.
 func TestLeaseOfADeadProxy(t *testing.T) {
 	server, s := redistest.Start(t), newSite(t, 0)
 	dead := redisstore.New(server.Client(), store.Defaults())

@@ -9,30 +9,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const leaseKey = "robotsproxy:lease:" // + origin: the token of who has it
+const leaseKey = "robotsproxy:lease:" // + origin: the token of its holder
 
-// leaseScript takes the lease, also a second time for one whose first answer
-// was lost.
+// leaseScript takes the lease. It also succeeds for its holder, whose first answer may have
+// been lost.
 var leaseScript = redis.NewScript(`
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) or redis.call('GET', KEYS[1]) == ARGV[1] then
 	return 1
 end
 return 0`)
 
-// releaseScript ends a lease, but not that of another after one's own has run
-// out.
+// releaseScript ends a lease, unless it has run out and another has taken it since.
 var releaseScript = redis.NewScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then
 	redis.call('DEL', KEYS[1])
 end
 return 1`)
 
-// Lease lets one caller at a time, on whatever machine, ask an origin: until it
-// calls release, or for so long if it never does. held is false while another
-// has the lease.
+// Lease lets one caller at a time, on whatever machine, ask an origin: until it calls
+// release, or for length if it never does. held is false while another has the lease.
 func (s *Store) Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error) {
 	key, token := []string{leaseKey + origin}, rand.Text()
-	// Not to be broken off: nobody would have a lease that is taken all the same.
+	// If this were broken off, the lease could be taken although nobody has it.
 	err = s.server.Ask(context.WithoutCancel(ctx), func(ctx context.Context, rdb *redis.Client) (err error) {
 		held, err = leaseScript.Run(ctx, rdb, key, token, length.Milliseconds()).Bool()
 		return err
@@ -41,7 +39,7 @@ func (s *Store) Lease(ctx context.Context, origin string, length time.Duration) 
 		return nil, false, fmt.Errorf("taking the lease of %s: %w", origin, err)
 	}
 	return func() {
-		// If this fails the lease runs out.
+		// If this fails, the lease runs out.
 		_ = s.server.AskAnyway(context.Background(), s.server.Timeout, func(ctx context.Context, rdb *redis.Client) error {
 			return releaseScript.Run(ctx, rdb, key, token).Err()
 		})

@@ -11,12 +11,11 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
-// putScript is Put as one step. The condition is for what comes late: another
-// machine may have got an answer meanwhile. One from the future is from a clock
-// that was wrong.
+// putScript keeps one record, in one step. Another machine may have got a later answer
+// meanwhile: that is not replaced, unless it is from the future, by a clock that was wrong.
 //
-// Of the origins that are listed, each Put looks at a few at random for those whose
-// record is gone. So these are at most about one of sixteen.
+// Each run also looks at 16 listed origins at random, and takes out those whose record is
+// gone. So at most about one in sixteen is.
 var putScript = redis.NewScript(`
 local policy, text, versions, first, origins = unpack(KEYS)
 local policies, texts, origin, now, keep, packed, version, oldest, history, most, fetched = unpack(ARGV, 1, 11)
@@ -60,7 +59,7 @@ redis.call('PEXPIRE', policy, keep)
 redis.call('ZADD', origins, 0, origin)
 return 1`)
 
-// Put sends all of the records at once, and each is kept by itself.
+// Put implements [store.Store]. It sends all records at once; each is kept by itself.
 func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 	type call struct {
 		keys []string
@@ -95,7 +94,7 @@ func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 	return nil
 }
 
-// putCall is what putScript is called with to keep a record.
+// putCall returns the arguments with which putScript keeps a record.
 func (s *Store) putCall(rec store.Record) (keys []string, args []any) {
 	now := s.now()
 	packed, version := "", ""
@@ -115,8 +114,8 @@ func (s *Store) putCall(rec store.Record) (keys []string, args []any) {
 	}, encodeRecord(rec)...)
 }
 
-// lifetime is how long a record is kept: while it holds, and then for as long
-// as SetKeep says, but not longer than history.
+// lifetime is how long a record is kept: while its answer holds, and then for as long as
+// SetKeep says, but no longer than the history.
 func (s *Store) lifetime(rec store.Record, now time.Time) time.Duration {
 	left := max(rec.ExpiresAt.Sub(now), 0)
 	if rec.ExpiresAt.IsZero() {

@@ -20,6 +20,7 @@ if record[3] and record[3] ~= '' then
 end
 return record`)
 
+// Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, origin string) (rec store.Record, ok bool, err error) {
 	args := []any{textKey}
 	for _, field := range recordFields {
@@ -38,8 +39,8 @@ func (s *Store) Get(ctx context.Context, origin string) (rec store.Record, ok bo
 			packed, _ = values[len(recordFields)].(string)
 		}
 		if rec.Body, err = encoding.Gunzip([]byte(packed)); err != nil {
-			// A Redis that is short of memory may have dropped the text. Then only
-			// the failures are known.
+			// A Redis short of memory may have dropped the text. Then only the failures
+			// are known.
 			rec.Status, rec.SHA256, rec.Body, rec.UserAgent, rec.ExpiresAt = 0, "", nil, "", time.Time{}
 		}
 		return nil
@@ -47,8 +48,8 @@ func (s *Store) Get(ctx context.Context, origin string) (rec store.Record, ok bo
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("reading what is known of %s: %w", origin, err)
 	}
-	// To a machine whose clock is a little behind, another's answer is one of
-	// the future, and would be fetched again. Its lifetime stays the same.
+	// To a machine whose clock is a little behind, another's answer is from the future
+	// and would be fetched again. It is shifted to now, with the same lifetime.
 	if ahead := rec.FetchedAt.Sub(s.now()); ok && ahead > 0 && ahead <= maxClockSkew {
 		rec.FetchedAt = rec.FetchedAt.Add(-ahead).Truncate(time.Millisecond)
 		rec.ExpiresAt = rec.ExpiresAt.Add(-ahead).Truncate(time.Millisecond)
@@ -56,10 +57,11 @@ func (s *Store) Get(ctx context.Context, origin string) (rec store.Record, ok bo
 	return rec, ok, nil
 }
 
-// listPage is how many origins at least are looked at in one step of List, and
-// searchPage in one that looks for a part.
+// listPage is the least number of origins that one step of List looks at; searchPage is
+// that of a step that looks for a part.
 const listPage, searchPage = 100, 10_000
 
+// List implements [store.Store].
 func (s *Store) List(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
 	var recs []store.Record
 	page := max(limit, listPage) // as many as are wanted, or more where some have expired
@@ -94,8 +96,8 @@ func (s *Store) List(ctx context.Context, after, part string, limit int) ([]stor
 	return recs[:min(len(recs), limit)], nil
 }
 
-// readRedisRecords reads those of the origins' records that there still are, without
-// their texts.
+// readRedisRecords reads the origins' records, without their texts. It leaves out those
+// that are gone.
 func readRedisRecords(ctx context.Context, rdb *redis.Client, origins []string) ([]store.Record, error) {
 	if len(origins) == 0 {
 		return nil, nil

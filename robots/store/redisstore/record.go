@@ -8,16 +8,15 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
-// The keys. A text is kept once, however many origins serve it, until the last of the
-// versions that it is has been dropped. A record that has expired, or that a Redis
-// short of memory has dropped, leaves its origin in the list until a later Put comes
-// across it.
+// The keys. A text is kept once, however many origins serve it, until the last version with
+// it has been dropped. When a record has expired, or a Redis short of memory has dropped it,
+// its origin stays listed until a later Put comes across it.
 const (
 	policyKey   = "robotsproxy:policy:"   // + origin: a hash, the record without its text
-	textKey     = "robotsproxy:body:"     // + SHA-256: a hash, the text in gzip and how many versions it is
+	textKey     = "robotsproxy:body:"     // + SHA-256: a hash, the text in gzip and how many versions have it
 	versionsKey = "robotsproxy:versions:" // + origin: "STATUS SHA256" by when it was last seen
 	firstKey    = "robotsproxy:first:"    // + origin: a hash, when each of those was first seen
-	originsKey  = "robotsproxy:origins"   // all by name
+	originsKey  = "robotsproxy:origins"   // all, by name
 )
 
 // The fields of a record. Times are Unix milliseconds, 0 for none.
@@ -34,7 +33,7 @@ func encodeRecord(rec store.Record) []any {
 	}
 }
 
-// decodeRecord reads the values of recordFields; false if there are none.
+// decodeRecord reads the values of recordFields. It returns false if there are none.
 func decodeRecord(origin string, values []any) (store.Record, bool) {
 	text := func(i int) string { s, _ := values[i].(string); return s }
 	number := func(i int) int { n, _ := strconv.Atoi(text(i)); return n }

@@ -14,10 +14,10 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// longTimeout bounds each question that no request waits for.
+// longTimeout bounds each question to Redis that no request waits for.
 const longTimeout = 2 * time.Second
 
-// maxClockSkew is how far the clocks of a fleet may be apart.
+// maxClockSkew is how far apart the clocks of a fleet may be.
 const maxClockSkew = time.Minute
 
 // endless stands for a history without end: Redis wants a lifetime in milliseconds.
@@ -47,11 +47,12 @@ func New(server *redisclient.Client, opts store.Options) *Store {
 // Close does nothing: the client belongs to the caller of [New].
 func (s *Store) Close() error { return nil }
 
-// SetKeep says how long a record is kept once the lifetime of its answer has ended, for
-// the sake of its text and its failures; before, that is as long as the history. It
-// counts for the records that are put from then on.
+// SetKeep says how long a record is kept after the lifetime of its answer, because its text
+// and its failures may still be needed. It applies to records that are put from then on.
+// Without it a record is kept as long as the history.
 func (s *Store) SetKeep(length time.Duration) { s.keep.Store(int64(length)) }
 
+// Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, origin string) error {
 	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
 		_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {

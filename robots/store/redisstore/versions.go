@@ -14,6 +14,7 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
+// Versions implements [store.Store].
 func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, error) {
 	var versions []store.Version
 	var first map[string]string
@@ -43,7 +44,7 @@ func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, e
 	return s.withTexts(ctx, versions)
 }
 
-// withTexts reads the texts of versions, as many as store.MaxVersionTexts allows.
+// withTexts adds the texts to versions, as many as store.MaxVersionTexts allows.
 func (s *Store) withTexts(ctx context.Context, versions []store.Version) ([]store.Version, error) {
 	var known []store.Version
 	read := 0
@@ -58,7 +59,7 @@ func (s *Store) withTexts(ctx context.Context, versions []store.Version) ([]stor
 				return nil, fmt.Errorf("reading an old robots.txt: %w", err)
 			}
 			if v.Body, err = encoding.Gunzip(packed); err != nil {
-				continue // dropped by a Redis that is short of memory
+				continue // a Redis short of memory has dropped it
 			}
 		}
 		if read += len(v.Body); read > store.MaxVersionTexts && len(known) > 0 {
@@ -69,5 +70,5 @@ func (s *Store) withTexts(ctx context.Context, versions []store.Version) ([]stor
 	return known, nil
 }
 
-// versionName is the member of the versions that v is.
+// versionName is v's member in its origin's versions.
 func versionName(v store.Version) string { return strconv.Itoa(v.Status) + " " + v.SHA256 }

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// database is an open file. What is asked of it all the time it prepares once: that
-// takes longer than most statements run.
+// A database is an open file. It prepares frequent statements once: preparing takes longer
+// than running most of them.
 type database struct {
 	*sql.DB
-	files    map[string]os.FileInfo // as they were opened, by their part
+	files    map[string]os.FileInfo // as they were when opened, by part
 	prepared sync.Map               // *sql.Stmt by its text
 }
 
@@ -42,7 +42,7 @@ func (d *database) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.S
 			return nil, err
 		}
 		if kept, is = d.prepared.LoadOrStore(text, stmt); is {
-			stmt.Close() // another was as fast
+			stmt.Close() // another goroutine was first
 		}
 	}
 	if tx != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// lock takes the lock that is the file at path, for this process alone. The
-// system gives it back when the process ends, however it ends.
+// lock locks the file at path for this process alone. The system unlocks it when the
+// process ends, however it ends.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
+// Put implements [store.Store]. The records are kept all or none.
 func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 	return s.write(ctx, func(db *database) error {
 		if err := s.putRecords(ctx, db, recs); err != nil {
@@ -29,8 +30,8 @@ func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 
 // putRecords keeps all of the records or none.
 func (s *Store) putRecords(ctx context.Context, db *database, recs []store.Record) error {
-	// Packing takes its time, so it is done before other processes have to wait.
-	packed := make(map[string][]byte) // by sum; nil: it is there
+	// Compressing takes time, so it is done before other processes have to wait.
+	packed := make(map[string][]byte) // by SHA-256; nil if it is kept already
 	for _, rec := range recs {
 		if _, is := packed[rec.SHA256]; is || rec.SHA256 == "" {
 			continue
@@ -63,8 +64,8 @@ func (s *Store) putRecords(ctx context.Context, db *database, recs []store.Recor
 	return tx.Commit()
 }
 
-// putText returns the id of the record's text; 0 if it has none. packed is the text
-// where it must be kept first; nil: it is there already.
+// putText returns the id of the record's text, 0 if it has none. It first keeps the text if
+// packed is not nil.
 func (s *Store) putText(ctx context.Context, db *database, tx *sql.Tx, rec store.Record, packed []byte) (id int64, err error) {
 	if rec.SHA256 == "" {
 		return 0, nil
@@ -90,8 +91,8 @@ ON CONFLICT DO UPDATE SET gzip = excluded.gzip RETURNING id`)
 }
 
 func (s *Store) putRecord(ctx context.Context, db *database, tx *sql.Tx, rec store.Record, textID int64) error {
-	// The condition is for what comes late: another process may have got an
-	// answer meanwhile. One from the future is from a clock that was wrong.
+	// Another process may have got a later answer meanwhile: that is not replaced, unless
+	// it is from the future, by a clock that was wrong.
 	const upsert = `
 INSERT INTO policies (origin, status, text_id, fetched_at, expires_at,
 	failed_since, failed_status, failures, next_try, cause, user_agent)
@@ -115,8 +116,8 @@ WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	return putVersion(ctx, db, tx, rec, textID, s.now())
 }
 
-// putVersion notes that the record's last answer has been seen. With failures
-// since then it is noted too: its own record may have been overtaken.
+// putVersion notes that the record's last answer has been seen. A record with failures since
+// is noted too: the record of the answer itself may have been overtaken.
 func putVersion(ctx context.Context, db *database, tx *sql.Tx, rec store.Record, textID int64, now time.Time) error {
 	if rec.Status == 0 {
 		return nil
@@ -139,7 +140,7 @@ RETURNING first_seen = last_seen`
 	return dropOldest(ctx, db, tx, rec.Origin)
 }
 
-// hasText reports whether there is a text that can be read.
+// hasText reports whether a text is kept and can be read.
 func hasText(ctx context.Context, db *database, sha256 string) (bool, error) {
 	find, err := db.prepare(ctx, nil, `SELECT gzip FROM texts WHERE sha256 = ?`)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
+// Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, origin string) (store.Record, bool, error) {
 	recs, err := s.query(ctx, true, `WHERE origin = ?`, origin)
 	if err != nil || len(recs) == 0 {
@@ -18,6 +19,7 @@ func (s *Store) Get(ctx context.Context, origin string) (store.Record, bool, err
 	return recs[0], true, nil
 }
 
+// List implements [store.Store].
 func (s *Store) List(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
 	return s.query(ctx, false, `WHERE origin > ? AND instr(origin, ?) ORDER BY origin LIMIT ?`, after, part, limit)
 }
@@ -32,7 +34,7 @@ func (s *Store) query(ctx context.Context, texts bool, where string, args ...any
 	return recs, nil
 }
 
-// readRecords reads the records of a condition, with or without their texts.
+// readRecords reads the records that meet a condition, with or without their texts.
 func readRecords(ctx context.Context, db *database, texts bool, where string, args ...any) ([]store.Record, error) {
 	text := "NULL"
 	if texts {
@@ -69,6 +71,7 @@ FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 	return recs, rows.Err()
 }
 
+// Versions implements [store.Store].
 func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, error) {
 	db := s.db.Load()
 	versions, err := readVersions(ctx, db, origin)

@@ -18,11 +18,11 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// Store keeps records in policies.db. Several processes may have it open.
+// A Store keeps records in policies.db. It is safe for concurrent use.
 type Store struct {
 	path    string
 	history time.Duration
-	maxSize int64 // 0: no bound
+	maxSize int64 // 0 means no bound
 	log     zerolog.Logger
 	now     func() time.Time
 	db      atomic.Pointer[database]
@@ -40,6 +40,8 @@ type Store struct {
 	mended  time.Time
 }
 
+// Open opens policies.db in dataDir, and makes both if they are missing. Of the options it
+// uses MaxSize, History and Now. Callers must call Close.
 func Open(ctx context.Context, opts store.Options, dataDir string, log zerolog.Logger) (*Store, error) {
 	dataDir, err := filepath.Abs(dataDir)
 	if err != nil {
@@ -51,7 +53,7 @@ func Open(ctx context.Context, opts store.Options, dataDir string, log zerolog.L
 	s := &Store{
 		path: filepath.Join(dataDir, "policies.db"), history: opts.History, maxSize: opts.MaxSize, log: log, now: opts.Now,
 	}
-	s.unswept = sweepEvery // with the first write: not every process lives to see many
+	s.unswept = sweepEvery // the first write sweeps: not every process lives to see many
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -67,8 +69,10 @@ func Open(ctx context.Context, opts store.Options, dataDir string, log zerolog.L
 	return s, nil
 }
 
+// Close implements [store.Store].
 func (s *Store) Close() error { return errors.Join(s.db.Load().Close(), s.leases.Close()) }
 
+// Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, origin string) error {
 	return s.write(ctx, func(db *database) error {
 		_, err := db.ExecContext(ctx, `DELETE FROM policies WHERE origin = ?`, origin)
@@ -76,7 +80,7 @@ func (s *Store) Forget(ctx context.Context, origin string) error {
 	})
 }
 
-// write lets one writer at a time do this.
+// write calls do with the database, for one writer at a time.
 func (s *Store) write(ctx context.Context, do func(*database) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -91,8 +95,8 @@ func (s *Store) write(ctx context.Context, do func(*database) error) error {
 	return nil
 }
 
-// present returns the database, after it has been opened again if its file is no longer
-// there: SQLite would go on writing to one that nobody can open any more.
+// present returns the database. If its file is no longer there, it first opens it again:
+// SQLite would go on writing to a file that nobody else can open.
 func (s *Store) present(ctx context.Context) (*database, error) {
 	if db := s.db.Load(); db.isThere(s.path) {
 		return db, nil
@@ -109,9 +113,9 @@ func (s *Store) present(ctx context.Context) (*database, error) {
 	return db, nil
 }
 
-// mend looks whether an error comes of a damaged file, and if it does, goes on
-// with another: a new one, or the one that another process has begun. Not more
-// than once a minute, as it reads the whole file.
+// mend checks whether an error comes from a damaged file. If it does, the store goes on with
+// another: a new one, or one that another process has begun. The check reads the whole file,
+// so it is made at most once a minute.
 func (s *Store) mend(ctx context.Context, broken *database, err error) {
 	if !damaged(err) || !s.mending.TryLock() {
 		return

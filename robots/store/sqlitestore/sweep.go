@@ -9,13 +9,13 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
-// After every sweepEvery records written, the next sweepLength origins are looked
-// through: a little at a time, as other writers wait meanwhile, and faster than
-// origins can come, so that the sweep gets round.
+// After every sweepEvery records written, a sweep looks through the next sweepLength
+// origins: few at a time, as other writers wait meanwhile, but more than can have come since,
+// so that the sweep gets round.
 const sweepEvery, sweepLength = 128, 512
 
-// lastUse is when a record's origin was last fetched or tried: nobody has asked for it
-// since its lifetime ended then. A try is always before the next one.
+// lastUse is about when a record's origin was last fetched or tried. After the lifetime of
+// its answer, only a request makes the proxy do either. A try is always before the next one.
 const lastUse = `max(fetched_at, next_try)`
 
 // unserved is the condition that a version is not its origin's last answer.
@@ -23,9 +23,9 @@ const unserved = `NOT EXISTS (
 	SELECT 1 FROM policies AS p
 	WHERE p.origin = versions.origin AND p.text_id = versions.text_id AND p.status = versions.status)`
 
-// sweep takes out of the next origins what has been of no use for all of history:
-// records that nobody asked for, or they would have been fetched or tried, and
-// versions that are no longer served. Then it gives some free space back.
+// sweep deletes from the next origins what has been of no use for all of the history:
+// records that nobody asked for, and versions that are no longer served. Then it gives some
+// free space back.
 func (s *Store) sweep(ctx context.Context, db *database) error {
 	if s.history <= 0 {
 		return nil
@@ -36,8 +36,8 @@ func (s *Store) sweep(ctx context.Context, db *database) error {
 		return err
 	}
 	defer tx.Rollback()
-	// Whichever table has more origins says how far it is, so that the work has
-	// a bound. Over the last of them the sweep begins again.
+	// The table with more origins says how far the sweep goes, which bounds the work. After
+	// the last origin it begins again.
 	var from string
 	var to sql.NullString
 	const next = `
@@ -74,7 +74,7 @@ func giveBack(ctx context.Context, db *database) error {
 	return err
 }
 
-// dropOldest takes the versions of an origin that are more than are kept.
+// dropOldest deletes an origin's oldest versions beyond store.MaxVersions.
 func dropOldest(ctx context.Context, db *database, tx *sql.Tx, origin string) error {
 	find, err := db.prepare(ctx, tx, `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`)
 	if err != nil {
@@ -92,9 +92,8 @@ func dropOldest(ctx context.Context, db *database, tx *sql.Tx, origin string) er
 	return err
 }
 
-// dropVersions takes out the versions of a condition but for those that are
-// still served, and the texts that no other version has. It returns how many versions
-// that were.
+// dropVersions deletes the versions that meet a condition, except those still served, and
+// the texts that no other version has. It returns how many versions it deleted.
 func dropVersions(ctx context.Context, tx *sql.Tx, where string, args ...any) (dropped int64, err error) {
 	rows, err := tx.QueryContext(ctx, `DELETE FROM versions WHERE `+where+` AND `+unserved+` RETURNING text_id`, args...)
 	if err != nil {
