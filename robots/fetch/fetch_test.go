@@ -28,8 +28,8 @@ const someRules = "User-agent: *\nDisallow: /private/\n"
 // ownName is the User-Agent of fetches for which the operator names none.
 const ownName = "robotsproxy/1.0"
 
-// newFetcher makes a fetcher that dials for each request, so that the servers of
-// tests can be closed.
+// newFetcher returns a fetcher that dials for each request, so that tests can close their
+// servers.
 func newFetcher(opts Options) *Fetcher {
 	return &Fetcher{
 		Options:   &opts,
@@ -69,8 +69,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-// serveRaw starts an origin that answers each connection with these octets
-// and closes it.
+// serveRaw starts an origin that answers each connection with these octets and closes it.
 func serveRaw(t *testing.T, response string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +156,7 @@ func TestFetchByStatus(t *testing.T) {
 	})
 }
 
-// A nameSite answers by the User-Agent; those that it does not know get the status
+// A nameSite answers by the User-Agent. Those that it does not know get the status
 // otherwise.
 type nameSite struct {
 	answers   map[string]int
@@ -189,8 +188,8 @@ func (s *nameSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, someRules)
 }
 
-// A fetch has the User-Agent that the operator wrote. Others count only where a site
-// turns that away.
+// A fetch sends the User-Agent that the operator wrote. Others count only if a site turns
+// that away.
 func TestUserAgentsOfAFetch(t *testing.T) {
 	type answers = map[string]int
 	client := Request{ClientAgent: "ClientBot/1.0"}
@@ -536,7 +535,7 @@ func TestFetchTimesOut(t *testing.T) {
 	})
 }
 
-// A fetch does not wait for a short body that does not come.
+// A fetch does not wait for a short body that never comes.
 func TestFetchDoesNotWaitForUnneededBodies(t *testing.T) {
 	opts := with(func(o *Options) { o.FetchTimeout = time.Minute })
 	for _, test := range []struct {

@@ -66,8 +66,7 @@ func FuzzLifetime(f *testing.F) {
 		if got < opts.MinTTL || got > opts.MaxTTL {
 			t.Errorf("%q: %v is out of bounds", header, got)
 		}
-		// It does not matter at which comma a header line is cut, except within a
-		// quoted string, which then is no quoted string any more.
+		// A header line may be cut at any comma outside a quoted string.
 		first, rest := cutDirective(header)
 		if rest != "" && opts.lifetime(http.Header{"Cache-Control": {first, rest}}) != got {
 			t.Errorf("%q means something else on two lines", header)

@@ -15,7 +15,7 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// deadSite never answers for the hosts that it is told are dead.
+// deadSite never answers for hosts that are dead.
 type deadSite struct {
 	*site
 	dead func(host string) bool
@@ -94,8 +94,8 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// Parties whose fetches wait take turns, however many fetches each has, and whatever its
-// User-Agents.
+// Clients whose fetches wait take turns, however many fetches each has, and whatever their
+// User-Agents say.
 func TestPartiesTakeTurns(t *testing.T) {
 	from := func(client string, i int) Sender {
 		return Sender{Client: netip.MustParseAddr(client), ClientAgent: fmt.Sprintf("Bot%d/1.0", i)}

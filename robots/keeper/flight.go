@@ -15,9 +15,9 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// A flight is one lookup beyond memory for an origin: in the store and, if that is not
-// enough, at the origin itself. An origin has one flight at a time, and all who ask for
-// its policy wait for that one.
+// A flight is one lookup beyond memory: in the store and, if that is not enough, at the
+// origin itself. An origin has one flight at a time, and all who ask for its policy wait for
+// that one.
 type flight struct {
 	meanwhile *memory.Entry // what a refresh leaves in force; nil: nothing
 	done      chan struct{} // closed when the result is there
@@ -28,7 +28,7 @@ type flight struct {
 	fetched    bool               // the origin was asked
 	err        error
 
-	refusedAt time.Time // when another process was first found to have the origin's lease
+	refusedAt time.Time // when the flight first found that another process has the origin's lease
 
 	waiting int             // how many called start and have not left; a refresh never leaves
 	wanted  context.Context // ends with errUnwanted when all have left, and with the flight
@@ -36,7 +36,7 @@ type flight struct {
 	cancel  context.CancelCauseFunc // ends the flight
 }
 
-// A goal is what a flight is for. It ends as soon as what it finds meets its goal.
+// A goal is what a flight is for. The flight ends as soon as what it finds meets its goal.
 type goal uint8
 
 const (
@@ -55,8 +55,8 @@ func (g goal) isMet(by policy.Need) bool {
 	return false
 }
 
-// start returns the origin's flight, and begins one if there is none. The flight may
-// lead where the client of ctx may be led.
+// start returns the origin's flight, and begins one if there is none. The flight may lead
+// wherever the client of ctx may be led.
 func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goal goal, meanwhile *memory.Entry) *flight {
 	by.local = loopback.Of(ctx)
 	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
@@ -64,7 +64,8 @@ func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goa
 	})
 }
 
-// A flight that another process keeps from the origin looks for the result that often.
+// A flight that waits for another process to ask the origin looks for the result at these
+// intervals, the first one doubled each time up to the last.
 const (
 	minLeasePoll = 10 * time.Millisecond
 	maxLeasePoll = 250 * time.Millisecond
@@ -100,8 +101,8 @@ func (k *Keeper) settle(f *flight, e *memory.Entry, goal goal) bool {
 	return true
 }
 
-// askOrigin fetches the robots.txt of an entry's origin. It is not done if another
-// process is fetching it.
+// askOrigin fetches the robots.txt of an entry's origin. done is false if another process is
+// fetching it.
 func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *memory.Entry, by Sender, goal goal) (done bool, err error) {
 	if err := k.slots.Acquire(f.wanted, by.party()); err != nil {
 		return false, err
@@ -162,7 +163,7 @@ func (k *Keeper) lease(ctx context.Context, f *flight, origin robots.Origin) (re
 	return nil, time.Since(f.refusedAt) <= length
 }
 
-// newest returns the newest that memory and the store know of an origin; an empty entry
+// newest returns the newest that memory and the store know of an origin, or an empty entry
 // if they know nothing.
 func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *memory.Entry {
 	held := k.memory.Get(origin)
@@ -177,8 +178,8 @@ func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *memory.Entry
 	return k.texts.Entry(origin, store.Record{Origin: name})
 }
 
-// newer reports whether a is of a later fetch than b. A record from the future was
-// written by a clock that was wrong.
+// newer reports whether a is of a later fetch than b. A record from the future comes from a
+// clock that was wrong.
 func newer(a, b store.Record, now time.Time) bool {
 	switch {
 	case a.FetchedAt.Equal(b.FetchedAt):
@@ -201,14 +202,14 @@ func (k *Keeper) logFetch(e *memory.Entry, got fetch.Result) {
 		Int64("duration_ms", got.Took.Milliseconds()).Msg(message)
 }
 
-// errCrashed stands for a panic.
+// errCrashed stands for a panic where a cause is shown.
 var errCrashed = errors.New("the program failed; its log says how")
 
-// crashed gives a flight that has panicked its result: the robots.txt is unreachable. It
-// uses memory alone, since the store's record may be the cause.
+// crashed gives its result to a flight that has panicked: the robots.txt is unreachable. It
+// looks in memory alone, since the store's record may be the cause.
 func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
 	k.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("origin", origin.String()).
-		Msg("a robots.txt could not be fetched by a fault of the program; please report this")
+		Msg("a fault in the program kept it from fetching a robots.txt; please report this")
 	e := k.memory.Get(origin)
 	if e == nil {
 		e = &memory.Entry{Origin: origin, Record: store.Record{Origin: origin.String()}}
@@ -218,16 +219,16 @@ func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
 }
 
 // errUnwanted ends a flight that nobody waits for any more, or whose origin has been
-// forgotten. Whoever has come since then starts another.
+// forgotten. Requests that have come since then start another.
 var errUnwanted = errors.New("nobody waits for it")
 
-// flights are those that are running. It is singleflight with what a keeper also needs:
-// waiters that leave, refreshes that cost a request nothing when one is already running,
-// and an end that waits for all.
+// flights are the running ones: singleflight with what a keeper needs besides. Waiters may
+// leave, a refresh costs a request nothing if one is running already, and close waits for
+// all.
 type flights struct {
 	ctx     context.Context // ends the flights
 	cancel  context.CancelCauseFunc
-	crashed func(*flight, robots.Origin, any) // gives a flight that has panicked its result
+	crashed func(*flight, robots.Origin, any) // gives its result to a flight that has panicked
 
 	mu       sync.Mutex
 	closed   bool
@@ -240,8 +241,8 @@ func newFlights(crashed func(*flight, robots.Origin, any)) *flights {
 	return &flights{ctx: ctx, cancel: cancel, crashed: crashed, byOrigin: make(map[robots.Origin]*flight)}
 }
 
-// start returns the origin's flight. If there is none it begins one, whose result run
-// fills in; meanwhile is what is in force until then, if anything is.
+// start returns the origin's flight. If there is none, it begins one, to which run gives its
+// result. meanwhile is what is in force until then, if anything is.
 func (fs *flights) start(origin robots.Origin, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -283,8 +284,8 @@ func (fs *flights) begin(origin robots.Origin, meanwhile *memory.Entry, run func
 	fs.running.Go(func() {
 		defer fs.end(origin, f)
 		defer func() {
-			// What a site sends is handled here. It may make this flight panic, but
-			// must not end the process or leave the waiters without a result.
+			// What a site sends may make this flight panic. It must not end the process
+			// or leave the waiters without a result.
 			if cause := recover(); cause != nil {
 				fs.crashed(f, origin, cause)
 			}

@@ -12,7 +12,7 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// A History is the distinct answers of an origin over time, the newest first.
+// A History holds the distinct answers of an origin over time, the newest first.
 type History struct {
 	Origin   string    `json:"origin"`
 	Versions []Version `json:"versions"`
@@ -28,8 +28,8 @@ type Version struct {
 	Diff      string    `json:"diff,omitempty"` // unified, from the text of the version before it
 }
 
-// History returns an origin's history, which has no versions if the origin has never
-// answered. The error is that of the store.
+// History returns an origin's history. It has no versions if the origin has never answered.
+// The error is that of the store.
 func (k *Keeper) History(ctx context.Context, origin robots.Origin) (History, error) {
 	h := History{Origin: origin.String()}
 	versions, err := k.store.Versions(ctx, h.Origin)

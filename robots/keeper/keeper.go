@@ -44,9 +44,8 @@ type Setup struct {
 	Random func() float64   // in [0,1), spreads retries; nil: math/rand
 }
 
-// A Sender is the identity and the client on whose behalf robots.txt is fetched. The
-// policy is for everybody, so a fetch says what the operator wrote. What the client says
-// of itself counts only where a site turns that away and has rules for the client.
+// A Sender is the identity and the client on whose behalf robots.txt is fetched. See
+// [fetch.Request] for what a fetch states of them: the policy is for everybody.
 type Sender struct {
 	Identity  string // the client's, by its name in the configuration
 	UserAgent string // the operator's for the identity; "": that of the Setup
@@ -66,7 +65,7 @@ type party struct {
 
 func (s *Sender) party() party { return party{fair.Client(s.Client), s.Identity} }
 
-// request is that for the robots.txt of an entry's origin.
+// request is the request for the robots.txt of an entry's origin.
 func (s *Sender) request(e *memory.Entry) fetch.Request {
 	return fetch.Request{
 		Origin:    e.Origin,
@@ -93,8 +92,8 @@ type Keeper struct {
 	metrics *metrics
 }
 
-// New returns a keeper. The caller must close it. The error is that of setting up
-// the memory, or of metrics that are registered already.
+// New returns a keeper, which the caller must close. The error is that of setting up the
+// memory, or of metrics that are registered already.
 func New(s Setup) (*Keeper, error) {
 	if s.UserAgent == "" {
 		s.UserAgent = "robotsproxy"
@@ -136,9 +135,9 @@ func New(s Setup) (*Keeper, error) {
 	return k, nil
 }
 
-// SetOptions replaces the options. The new ones also count for everything that is known
-// already, but an answer keeps its lifetime (max_ttl may shorten it), and fetches under
-// way keep the old options.
+// SetOptions replaces the options. The new ones also count for what is known already, but
+// an answer keeps its lifetime, which max_ttl may shorten, and fetches under way keep the old
+// options.
 func (k *Keeper) SetOptions(opts policy.Options) {
 	k.options.Store(&opts)
 	k.store.SetKeep(opts.Keep())
@@ -147,17 +146,17 @@ func (k *Keeper) SetOptions(opts policy.Options) {
 
 func (k *Keeper) opts() *policy.Options { return k.options.Load() }
 
-// Close cancels the fetches under way, waits for them, and writes what was fetched
-// before to the store.
+// Close cancels the fetches under way, waits for them, and writes to the store what was
+// fetched before.
 func (k *Keeper) Close() {
 	k.flights.close()
 	k.store.Close()
 	k.memory.Close()
 }
 
-// Policy returns what the origin allows now. by says on whose behalf the origin is
-// asked, if it must be. The error is that of ctx, ErrClosed or a shortage of this
-// machine's (see [shortage.Is]), nothing else: an unreachable robots.txt has a policy too.
+// Policy returns what the origin allows now. If the origin must be asked,
+// by says on whose behalf. The error is that of ctx, ErrClosed or a shortage of this
+// machine's (see [shortage.Is]), and nothing else: an unreachable robots.txt has a policy too.
 func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
 	if e := k.memory.Get(origin); e != nil {
 		if a := e.Assess(k.opts(), k.now()); findUsable.isMet(a.Need) {
@@ -168,7 +167,7 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*
 	f := k.start(ctx, origin, by, findUsable, nil)
 	if e := f.meanwhile; e != nil {
 		if a := e.Assess(k.opts(), k.now()); findUsable.isMet(a.Need) {
-			k.metrics.fromMemory.Inc() // memory did not take it, and its refresh is under way
+			k.metrics.fromMemory.Inc() // memory has not taken it, and its refresh is under way
 			return &a.Policy, nil
 		}
 	}
@@ -188,9 +187,9 @@ func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*
 	return k.serve(ctx, f.entry, by, f.assessment), nil
 }
 
-// wantsAnother reports whether the client of ctx needs another flight after one that
-// ended with err: nobody waited for that one, or the client that began it must not be
-// led to the origin, and this client may.
+// wantsAnother reports whether the client of ctx needs another flight after one that ended
+// with err. It does if nobody waited for that one, or if the client that began it must not
+// be led to the origin and this client may be.
 func wantsAnother(ctx context.Context, err error) bool {
 	return err == errUnwanted || errors.Is(err, loopback.ErrElsewhere) && loopback.Of(ctx).Check() == nil
 }
@@ -219,8 +218,8 @@ func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*p
 	}
 }
 
-// Peek returns what is known of an origin without asking the origin, however old it is;
-// nil if nothing is known. The error is that of the store.
+// Peek returns what is known of an origin, however old it is, without asking the origin. It
+// returns nil if nothing is known. The error is that of the store.
 func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
 	e := k.memory.Get(origin)
 	if e == nil {
@@ -233,9 +232,9 @@ func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*policy.Policy
 	return k.known(e), nil
 }
 
-// Policies returns the policies of up to limit known origins, in the origins' order:
-// those after the given one ("": from the start) that contain part. They have neither
-// Text nor File. The error is that of the store.
+// Policies returns at most limit policies of known origins, ordered by origin: those whose
+// origin follows after ("": all of them) and contains part. They have neither Text nor File.
+// The error is that of the store.
 func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error) {
 	recs, err := k.store.List(ctx, after, part, limit)
 	if err != nil {
@@ -252,8 +251,7 @@ func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([
 	return policies, nil
 }
 
-// known is the policy to show for an entry. An answer that has expired is shown as it
-// was.
+// known is the policy to show for an entry. An answer that has expired is shown as it was.
 func (k *Keeper) known(e *memory.Entry) *policy.Policy {
 	a := e.Assess(k.opts(), k.now())
 	if a.Policy.Outcome == policy.None {

@@ -328,15 +328,15 @@ func TestUnwantedFetchesGiveUp(t *testing.T) {
 	})
 }
 
-// A request that comes when a flight is no longer wanted, but has not ended yet, gets
-// the result of the next one.
+// A request that comes when nobody waits for a flight any more, but before the flight has
+// ended, gets the result of the next one.
 func TestLateWaiter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.setup.Options.MaxFetches = 1
 		w.store = lateStore{w.breakStore(), 5 * time.Second}
 		w.site.takes = 8 * time.Second
 		w.start()
-		go w.keeper.Policy(t.Context(), someOrigin(0), Sender{}) // has the place from 5 s to 13 s
+		go w.keeper.Policy(t.Context(), someOrigin(0), Sender{}) // has the slot from 5 s to 13 s
 		time.Sleep(time.Second)
 		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -434,7 +434,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// New options count from the next lookup on, also for what is known already.
+// New options count from the next lookup on, for what is known already too.
 func TestSetOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start()
@@ -448,8 +448,8 @@ func TestSetOptions(t *testing.T) {
 	})
 }
 
-// A site that turns the program away has rules for a bot that it knows. Other clients
-// do not free it, whatever their User-Agents.
+// A site turns the program away and has rules for a bot that it knows. Other clients do not
+// free the site, whatever their User-Agents say.
 func TestOtherUserAgentsDoNotFreeASite(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.site.knows = "ExampleBot/2.0"
@@ -480,7 +480,7 @@ func TestOtherUserAgentsDoNotFreeASite(t *testing.T) {
 	})
 }
 
-// A site that answers 429 or rejects the request has rules as much as one that is down.
+// A site that answers 429 or rejects the request keeps its rules, as one that is down does.
 func TestRateLimitingDoesNotFreeASite(t *testing.T) {
 	for _, status := range []int{400, 414, 429, 431} {
 		inWorld(t, func(t *testing.T, w *world) {

@@ -16,12 +16,12 @@ type metrics struct {
 	fromMemory, fromStore, fromFetch prometheus.Counter
 }
 
-// newMetrics returns the metrics of a keeper that holds so many policies in memory. It
-// registers them with to, unless that is nil.
+// newMetrics returns the metrics of a keeper that has held() policies in memory. It registers
+// them with to, unless that is nil.
 func newMetrics(to prometheus.Registerer, held func() int64) (*metrics, error) {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "robotsproxy_policy_lookups_total",
-		Help: "Policies asked for, by where they were found.",
+		Help: "Lookups of policies, by where the policy was found.",
 	}, []string{"tier"})
 	m := &metrics{
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -94,9 +94,9 @@ func TestMillionOrigins(t *testing.T) {
 		before>>20, most>>20, ceiling>>20, k.memory.Count())
 }
 
-// TestNewOriginsAreKept asks for 20,000 origins that nobody has asked for yet, at a
-// rate that one machine sees, and counts those that are not on disk after an orderly
-// end: first in a new database, then in one that has a million origins.
+// TestNewOriginsAreKept asks for 20,000 origins that nobody has asked for yet, at a rate
+// that one machine sees. It counts those that are not on disk after an orderly end, first in
+// a new database and then in one that has a million origins.
 func TestNewOriginsAreKept(t *testing.T) {
 	known, err := strconv.Atoi(os.Getenv("ROBOTSPROXY_ORIGINS"))
 	if err != nil {
@@ -164,7 +164,7 @@ func (everySite) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// fill puts that many origins into a store.
+// fill puts so many origins into a store.
 func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
 	t.Helper()
 	now := time.Now()
@@ -231,7 +231,7 @@ func manyText(random *rand.Rand) string {
 	return b.String()
 }
 
-// spread times do, so many times.
+// spread runs do so many times and says how long the runs took.
 func spread(times int, do func()) string {
 	took := make([]time.Duration, times)
 	for i := range took {

@@ -34,7 +34,7 @@ const someRules = "User-agent: *\nDisallow: /private/\n"
 type site struct {
 	mu      sync.Mutex
 	status  int   // 0: no connection
-	short   error // of this machine, for requests after the next `spared`; nil: none
+	short   error // of this machine, for all requests after the next spared ones; nil: none
 	spared  int
 	header  http.Header
 	body    string
@@ -89,8 +89,8 @@ func (s *site) answers(status int, body string) {
 	s.status, s.body = status, body
 }
 
-// isOutOfReach has every request after the next few fail for a shortage of this machine;
-// a nil shortage ends that.
+// isOutOfReach lets the next few requests pass and has those after them fail for a shortage
+// of this machine. A nil shortage ends that.
 func (s *site) isOutOfReach(after int, short error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

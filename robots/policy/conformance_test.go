@@ -8,10 +8,9 @@ import (
 	"robotsproxy/internal/conformancetest"
 )
 
-// statusRow says what a specification or a suite expects of a fetch that ends with
-// a status: a number, or a class of them such as 4xx. Rows about anything but a
-// status, such as timeouts and lifetimes, are what TestAssess and the tests of
-// the fetcher are about.
+// statusRow says what a specification or a suite expects of a fetch that ends with a status:
+// a number, or a class of them such as 4xx. Rows about anything else, such as timeouts and
+// lifetimes, are for TestAssess and the tests of package fetch.
 type statusRow struct {
 	ID, Source string
 	Status     any

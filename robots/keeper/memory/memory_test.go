@@ -61,7 +61,7 @@ func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
 	}
 }
 
-// Of two flights that parse the same text at once, both use the first one's.
+// If two callers parse the same text at once, both use the copy of the first.
 func TestTextIsKeptOnce(t *testing.T) {
 	in := new(Texts)
 	rec := recordOf(1, "User-agent: *\nDisallow: /private\n")
@@ -94,8 +94,8 @@ func TestWrongHashSharesNothing(t *testing.T) {
 	}
 }
 
-// A parsed text goes with the last entry that holds it, and its place in the interner
-// soon after. A text that an entry holds stays.
+// A parsed text goes with the last entry that holds it, and Texts forget it soon after. A
+// text that an entry holds stays.
 func TestParsedTextGoesWithItsLastEntry(t *testing.T) {
 	in := new(Texts)
 	rec := recordOf(0, "User-agent: *\nDisallow: /kept\n")
@@ -114,8 +114,8 @@ func TestParsedTextGoesWithItsLastEntry(t *testing.T) {
 	}
 }
 
-// The assessment that an entry has cached is the one that it would get anew, wherever
-// the clock goes and whatever the operator changes.
+// The assessment that an entry has cached is the one that it would make anew, whatever the
+// clock says and whatever the operator changes.
 func TestEntryIsAssessedOnce(t *testing.T) {
 	short := policy.Defaults()
 	short.MaxTTL = time.Hour
@@ -149,8 +149,8 @@ func TestEntryIsAssessedOnce(t *testing.T) {
 	}
 }
 
-// The process takes about twice the size of the policies in memory for them: no more than
-// the ceiling, and not much less.
+// A full memory takes half its ceiling of the heap, since the heap may grow to twice what is
+// in use.
 func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
 	const ceiling = 32 << 20
 	m, err := New(ceiling)

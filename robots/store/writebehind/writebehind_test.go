@@ -210,14 +210,14 @@ func TestNothingWaitsForAFailingStore(t *testing.T) {
 				if lost := w.lost(); held == 0 || bytes > maxPendingBytes || lost != manyLong-held {
 					t.Errorf("%d (%d octets) wait of %d, and %v are lost", held, bytes, manyLong, lost)
 				}
-				if n := w.logged("some policies are lost"); n != 1 {
+				if n := w.logged("there is no room for all policies"); n != 1 {
 					t.Errorf("logged %d times:\n%s", n, w.log)
 				}
 				w.Close()
 				if n := w.lost(); n != manyLong {
 					t.Errorf("%v are lost in the end", n)
 				}
-				if n := w.logged(fmt.Sprintf(`"lost":%d,"message":"policies could not be kept before the end`, manyLong)); n != 1 {
+				if n := w.logged(fmt.Sprintf(`"lost":%d,"message":"some policies could not be stored before the end`, manyLong)); n != 1 {
 					t.Errorf("logged %s", w.log)
 				}
 			})

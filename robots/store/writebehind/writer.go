@@ -106,7 +106,7 @@ func (w *Store) guardedPut(recs []store.Record) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).
-				Msg("a policy could not be written by a fault of the program; please report this")
+				Msg("a fault in the program kept it from storing a policy; please report this")
 			err = errors.New("the program failed; its log says how")
 		}
 	}()
@@ -140,7 +140,7 @@ func (w *Store) logRecovery() {
 func (w *Store) lose(n int) {
 	w.metrics.lost.Add(float64(n))
 	if w.unlogged.Add(int64(n)) == int64(n) {
-		w.log.Warn().Msg("some policies are lost for the store: there is no room for all that wait for it")
+		w.log.Warn().Msg("there is no room for all policies that wait to be stored; the oldest are given up")
 	}
 }
 
@@ -149,6 +149,6 @@ func (w *Store) logLosses() {
 	left, _ := w.pending.Held()
 	w.metrics.lost.Add(float64(left))
 	if n := w.unlogged.Add(int64(left)); n > 0 {
-		w.log.Error().Int64("lost", n).Msg("policies could not be kept before the end; they are fetched again when somebody asks for them")
+		w.log.Error().Int64("lost", n).Msg("some policies could not be stored before the end; they will be fetched again when they are needed")
 	}
 }
