@@ -125,7 +125,7 @@ func TestFleetLeaving(t *testing.T) {
 	p.hold(p.siteOf(&r), time.Now().Add(10*time.Minute))
 	p.mu.Unlock()
 	var late *Late
-	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || late.Cause != Held || !near(late.Wait, 10*time.Minute) {
+	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || late.cause != heldByOrigin || !near(late.Wait, 10*time.Minute) {
 		t.Errorf("one that is held: %v", err)
 	}
 	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil || !near(turn.wait, r.Delay) {
@@ -329,7 +329,7 @@ func TestFleetWithoutRedisKeepsThePaceTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	var late *Late
-	if _, err := p.Wait(context.Background(), slow); !errors.As(err, &late) || late.Cause != LongDelay || late.Delay != 6*time.Minute {
+	if _, err := p.Wait(context.Background(), slow); !errors.As(err, &late) || late.cause != longDelay || late.Delay != 6*time.Minute {
 		t.Errorf("twice the delay is more than max_wait: %v", err)
 	}
 	if got := p.fleet.alone(maxDelay); got > maxDelay || got <= 0 {

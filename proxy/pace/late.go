@@ -11,22 +11,22 @@ type Late struct {
 	Wait  time.Duration // until its turn would have come, as far as known
 	Max   time.Duration // how long it may wait: max_wait
 	Delay time.Duration // between two requests
-	Cause Cause
+	cause cause
 }
 
-// Cause is what keeps a request from its turn for too long.
-type Cause int
+// cause is what keeps a request from its turn for too long.
+type cause int
 
 const (
-	// Crowd is too many requests that wait before it.
-	Crowd Cause = iota
-	// LongDelay is a delay longer than max_wait: of two requests in a row, the second
+	// crowd is too many requests that wait before it.
+	crowd cause = iota
+	// longDelay is a delay longer than max_wait: of two requests in a row, the second
 	// is always late.
-	LongDelay
-	// Held is the origin's own Retry-After.
-	Held
-	// NoPermit is requests in flight that do not end: max_in_flight of them.
-	NoPermit
+	longDelay
+	// heldByOrigin is the origin's own Retry-After.
+	heldByOrigin
+	// noPermit is requests in flight that do not end: max_in_flight of them.
+	noPermit
 )
 
 // late returns the error of a request that would have to wait for wait, at an origin that
@@ -35,9 +35,9 @@ func (w *waiter) late(wait, hold time.Duration) *Late {
 	l := &Late{Wait: wait, Max: w.maxWait, Delay: w.delay}
 	switch {
 	case hold > w.maxWait:
-		l.Cause = Held
+		l.cause = heldByOrigin
 	case w.delay > w.maxWait:
-		l.Cause = LongDelay
+		l.cause = longDelay
 	}
 	return l
 }
@@ -45,12 +45,12 @@ func (w *waiter) late(wait, hold time.Duration) *Late {
 // Error says why the request is late and when to ask again.
 func (l *Late) Error() string {
 	why := "other requests are before it"
-	switch l.Cause {
-	case LongDelay:
+	switch l.cause {
+	case longDelay:
 		why = fmt.Sprintf("the delay between two requests is %v", l.Delay)
-	case Held:
+	case heldByOrigin:
 		why = "the origin has asked for a pause (Retry-After)"
-	case NoPermit:
+	case noPermit:
 		why = "pace.max_in_flight others have not ended"
 	}
 	return fmt.Sprintf("its turn does not come within pace.max_wait (%v): %s; ask again in %v", l.Max, why, l.Wait.Round(time.Millisecond))
@@ -59,12 +59,12 @@ func (l *Late) Error() string {
 // Advice says in whole sentences what to do, to the person who runs the client.
 func (l *Late) Advice() string {
 	const again = "Retry-After says when to ask again. "
-	switch l.Cause {
-	case LongDelay:
+	switch l.cause {
+	case longDelay:
 		return again + fmt.Sprintf("A client that asks for one page after another is refused too: raise pace.max_wait to %v or more.", l.Delay)
-	case Held:
+	case heldByOrigin:
 		return again + "Until then the origin wants no requests."
-	case NoPermit:
+	case noPermit:
 		return again + "Fewer requests at once would not be refused, nor with a larger pace.max_in_flight."
 	}
 	return again + "Fewer requests at once would not be refused, nor with a longer pace.max_wait."

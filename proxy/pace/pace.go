@@ -186,7 +186,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 			// It is unknown how long other requests keep their permits. Without permits, the
 			// turn is about to come.
 			if p.opts.Load().MaxInFlight > 0 {
-				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, Cause: NoPermit})
+				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, cause: noPermit})
 			}
 		case <-ctx.Done():
 			return p.leave(l, w, ctx.Err())

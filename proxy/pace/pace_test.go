@@ -209,27 +209,27 @@ func TestWhyLate(t *testing.T) {
 	}{
 		"many at once": {
 			delay: 8 * second, before: 2,
-			want: Late{Wait: 16 * second, Max: 10 * second, Delay: 8 * second, Cause: Crowd},
+			want: Late{Wait: 16 * second, Max: 10 * second, Delay: 8 * second, cause: crowd},
 			says: "other requests are before it; ask again in 16s", advises: "Fewer requests at once",
 		},
 		"one after another, and a long delay": {
 			delay: 40 * second, before: 1,
-			want: Late{Wait: 40 * second, Max: 10 * second, Delay: 40 * second, Cause: LongDelay},
+			want: Late{Wait: 40 * second, Max: 10 * second, Delay: 40 * second, cause: longDelay},
 			says: "the delay between two requests is 40s; ask again in 40s", advises: "raise pace.max_wait to 40s",
 		},
 		"a pause that the origin asked for": {
 			hold: time.Minute,
-			want: Late{Wait: time.Minute, Max: 10 * second, Cause: Held},
+			want: Late{Wait: time.Minute, Max: 10 * second, cause: heldByOrigin},
 			says: "the origin has asked for a pause (Retry-After); ask again in 1m0s", advises: "the origin wants no requests",
 		},
 		"a short pause and many at once": {
 			delay: 6 * second, hold: 5 * second, before: 1,
-			want: Late{Wait: 11 * second, Max: 10 * second, Delay: 6 * second, Cause: Crowd},
+			want: Late{Wait: 11 * second, Max: 10 * second, Delay: 6 * second, cause: crowd},
 			says: "other requests are before it", advises: "Fewer requests at once",
 		},
 		"requests that do not end": {
 			options: func(o *Options) { o.MaxInFlight = 1 }, before: 1,
-			want: Late{Wait: second, Max: 10 * second, Cause: NoPermit},
+			want: Late{Wait: second, Max: 10 * second, cause: noPermit},
 			says: "pace.max_in_flight others have not ended", advises: "a larger pace.max_in_flight",
 		},
 	} {
