@@ -1,5 +1,5 @@
-// Package certs has the certification authority that robotsproxy reads
-// inside TLS with, and signs a certificate for each host with it.
+// Package certs has the certification authority with which robotsproxy reads inside TLS: a
+// [CA] signs a certificate for each host.
 package certs
 
 import (
@@ -30,15 +30,14 @@ type CA struct {
 	signer  crypto.Signer
 	now     func() time.Time
 
-	leafKey *ecdsa.PrivateKey // of all leaves: it lives as long as the process, and making one costs as much as signing
+	leafKey *ecdsa.PrivateKey // of all leaves; it lives as long as the process, as making one costs as much as signing
 
 	mu     sync.Mutex
 	leaves *simplelru.LRU[string, *leaf] // by host
 }
 
-// Open loads the CA that opts names. Where it names none, that is the one in
-// dataDir, made and saved if there is none yet; processes that do so at the
-// same time all end with the same CA.
+// Open loads the CA that opts names. If opts names none, it loads the one in dataDir, which it
+// makes first if there is none. Processes that do so at the same time all get the same CA.
 func Open(opts Options, dataDir string) (*CA, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ const (
 	maxCommonName = 64   // RFC 5280, upper bounds
 )
 
-// A leaf is a host's certificate, from the moment that somebody asked for it.
+// A leaf is a host's certificate. It exists from the first request for it, signed or not.
 type leaf struct {
 	host                string
 	notBefore, notAfter time.Time

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leases are octets of a file that a process has locked, one for each origin by its
-// hash: writing to the database for each would cost more than all else that is
-// written. The system gives back what a process has locked when it ends, however it
-// ends. Two origins with one hash wait for each other.
+// leases are locks on single octets of a file, one for each origin by its hash. To write
+// them to the database would cost more than all its other writes. The system releases the
+// locks of a process when it ends, however it ends. Two origins with the same hash wait for
+// each other.
 type leases struct{ file *os.File }
 
 // openLeases opens them at path. That may be a file that flock locks, which is another

@@ -2,7 +2,7 @@
 
 package sqlitestore
 
-// leases are none: on these systems each process fetches for itself.
+// leases do not exist on these systems: each process fetches for itself.
 type leases struct{}
 
 func openLeases(string) (leases, error) { return leases{}, nil }
