@@ -148,10 +148,3 @@ func serves(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	site.text.Store(text)
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
