@@ -23,9 +23,9 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// BenchmarkRequest is a request for 1 KiB over kept-alive connections, client
-// and origin included: by this proxy, in plain HTTP and in HTTP/2 inside TLS, and by
-// the least that net/http needs.
+// BenchmarkRequest measures a request for 1 KiB over kept-alive connections, with client and
+// origin: through this proxy, in plain HTTP and in HTTP/2 inside TLS, and through the
+// simplest proxy that net/http allows.
 func BenchmarkRequest(b *testing.B) {
 	page := strings.Repeat("x", 1024)
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
@@ -91,8 +91,8 @@ func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	return l.Addr().String(), g
 }
 
-// BenchmarkWatched is what those cost who look on: nobody, an admin server that keeps
-// what is decided, and one browser that gets every decision live.
+// BenchmarkWatched measures what observers cost: none, an admin server that keeps the
+// decisions, and one browser that gets every decision live.
 func BenchmarkWatched(b *testing.B) {
 	page := strings.Repeat("x", 1024)
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
@@ -114,7 +114,7 @@ func BenchmarkWatched(b *testing.B) {
 	}
 }
 
-// look reads live decisions until stop.
+// look reads live decisions until stop is called.
 func look(b *testing.B, adminURL string) (stop func()) {
 	b.Helper()
 	resp, err := http.Get(adminURL + "/api/v1/decisions/stream")
@@ -132,7 +132,7 @@ func look(b *testing.B, adminURL string) (stop func()) {
 	}
 }
 
-// ask is b's work: many at once ask for a page through a proxy.
+// ask runs b: many clients at once ask for a page through a proxy.
 func ask(b *testing.B, proxyAddr, page string) {
 	transport := &http.Transport{
 		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: proxyAddr}),

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// coldOrigin is a site that counts the connections on which a client wants HTTP/2, and
-// holds each page until so many are asked for at once.
+// coldOrigin is a site that counts the connections whose client offers HTTP/2, and holds
+// each page until a number of them are asked for at once.
 func coldOrigin(w *world, http2 bool, pages int) (o *httptest.Server, connections *atomic.Int64) {
 	connections = new(atomic.Int64)
 	var all sync.WaitGroup
@@ -61,8 +61,8 @@ func together(t *testing.T, client *http.Client, url string, times int) {
 	asking.Wait()
 }
 
-// Many streams at once to an origin that has HTTP/2 share a connection from the first
-// one on; without HTTP/2 each has its own, and none waits for another's page.
+// Many requests at once to a new origin share one connection if the origin has HTTP/2.
+// Without HTTP/2 each has its own, and none waits for another's page.
 func TestColdOrigins(t *testing.T) {
 	const streams = 90 // fewer than origins are taken to allow before they say it
 	for _, http2 := range []bool{true, false} {
@@ -84,7 +84,7 @@ func TestColdOrigins(t *testing.T) {
 	}
 }
 
-// A client that leaves or an origin that fails keeps nobody waiting.
+// Neither a client that leaves nor an origin that fails keeps others waiting.
 func TestColdOriginsThatFail(t *testing.T) {
 	w := newWorld(t, exempt)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -43,7 +43,7 @@ func TestDeniedDestinations(t *testing.T) {
 	}
 }
 
-// A request to an address that this program listens on would come back.
+// The proxy denies the addresses that it listens on: such a request would come back to it.
 func TestOwnAddresses(t *testing.T) {
 	var transport *upstream.Transport
 	w := newWorld(t, func(s *settings) { s.onTransport = func(tr *upstream.Transport) { transport = tr } })
@@ -67,8 +67,7 @@ func TestOwnAddresses(t *testing.T) {
 	}
 }
 
-// parent is a proxy that forwards what it is asked for, to whoever knows its
-// password.
+// parent is a proxy that serves every client that knows its password.
 func parent(t *testing.T, asked chan<- string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Proxy-Authorization") != "Basic dTpw" { // u:p
@@ -110,7 +109,7 @@ func join(a, b net.Conn) {
 	}()
 }
 
-// socks5 is a server of RFC 1928 and 1929 that knows one user.
+// socks5 is a SOCKS server (RFC 1928, RFC 1929) that knows one user.
 func socks5(t *testing.T, asked chan<- string) string {
 	return serveConns(t, func(conn net.Conn) {
 		r := bufio.NewReader(conn)

@@ -18,8 +18,8 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// Each door leads to the same gate: the same URL gets the same answer, and a
-// refused one never reaches the origin.
+// Each door leads to the same gate: the same URL gets the same answer, and a refused
+// request never reaches the origin.
 func TestEveryDoorIsJudged(t *testing.T) {
 	for _, door := range []struct {
 		name, scheme string
@@ -102,8 +102,8 @@ func (l elsewhere) Accept() (net.Conn, error) {
 	return nearConn{conn, &net.TCPAddr{IP: l.from, Port: 1}}, err
 }
 
-// A client's second tunnel goes on with the session of its first. Only what leaves
-// the machine is kept from a quantum computer.
+// A client's second tunnel resumes the TLS session of its first. Only clients on other
+// machines get ML-KEM.
 func TestTLSInTunnels(t *testing.T) {
 	for _, client := range []struct {
 		name  string
@@ -147,7 +147,7 @@ func TestTLSInTunnels(t *testing.T) {
 	}
 }
 
-// Some clients send their ClientHello at once, in one packet with the CONNECT.
+// Some clients send their ClientHello in one packet with the CONNECT.
 func TestClientHelloTogetherWithCONNECT(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("https", nil)
@@ -254,7 +254,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// The preface of HTTP/2 without TLS looks like a request for *.
+// The preface of unencrypted HTTP/2 looks like a request for *.
 func TestUnencryptedHTTP2IsRefused(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
@@ -303,7 +303,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	w.gauge("robotsproxy_connections", 0)
 }
 
-// HTTP/1.0 clients offer themselves as such in TLS.
+// HTTP/1.0 clients offer http/1.0 in TLS (ALPN).
 func TestHTTP10InTLS(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("https", nil)
@@ -344,7 +344,7 @@ func TestClientThatDistrustsTheCA(t *testing.T) {
 	w.gauge("robotsproxy_client_tls_failures_total", 3)
 }
 
-// OpenSSL's way to say so is another one than Go's.
+// OpenSSL rejects a certificate in another way than Go does.
 func TestCurlThatDistrustsTheCA(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
@@ -361,15 +361,15 @@ func TestCurlThatDistrustsTheCA(t *testing.T) {
 	}
 }
 
-// policiesFunc is a source of policies that a test makes up.
+// policiesFunc lets a test supply the policies.
 type policiesFunc func(ctx context.Context) (*policy.Policy, error)
 
 func (f policiesFunc) Policy(ctx context.Context, _ robots.Origin, _ keeper.Sender) (*policy.Policy, error) {
 	return f(ctx)
 }
 
-// A panic ends one request, not the process and not its neighbours on an
-// HTTP/2 connection.
+// A panic ends one request, but neither the process nor other requests on the same HTTP/2
+// connection.
 func TestPanic(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = policiesFunc(func(context.Context) (*policy.Policy, error) { panic("oh") })

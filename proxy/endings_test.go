@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A request that ends otherwise than it should, or is not read to its end, takes the
-// connection with it: what follows is nobody's request.
+// If a request's body ends wrongly, or is not read to its end, the connection is closed:
+// what follows must not be read as a request.
 func TestBodiesThatEndEarly(t *testing.T) {
 	const hidden = "GET http://HOST/public HTTP/1.1\r\nHost: HOST\r\n\r\n"
 	gone, err := net.Listen("tcp", "127.0.0.1:0") // takes a request and leaves
@@ -59,8 +59,8 @@ func TestBodiesThatEndEarly(t *testing.T) {
 	}
 }
 
-// What a client of HTTP/1.0 cannot read is not sent to it, and a connection ends
-// when one side says so.
+// An HTTP/1.0 client gets nothing that HTTP/1.0 does not have, and a connection is closed
+// when either side says so.
 func TestConnectionsThatEnd(t *testing.T) {
 	for _, d := range doors {
 		w := guardedWorld(t)

@@ -17,8 +17,8 @@ import (
 	"robotsproxy/proxy"
 )
 
-// guarded is a site that notes every page it is asked for. It calls itself
-// localhost, which can be spelled in more ways than an address.
+// guarded is a site that records every page it is asked for. Its host is localhost, which
+// has more spellings than an address.
 type guarded struct {
 	*httptest.Server
 	scheme, port string
@@ -66,12 +66,11 @@ func newGuarded(t *testing.T, scheme string) *guarded {
 
 func (g *guarded) host() string { return "localhost:" + g.port }
 
-// the last request on a connection: where it is answered, nothing before it was
-// taken for what it is not.
+// last is the last request on a connection. If it is answered, nothing before it was
+// misread.
 const last = "/end"
 
-// pages are those that the site was asked for since it was asked this, but for the
-// last.
+// pages returns what the site was asked for since the last call, without last.
 func (g *guarded) pages() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,8 +93,8 @@ func (g *guarded) pages() []string {
 	return targets
 }
 
-// door is a way in. A test writes what follows the prefix of targets on its
-// connections.
+// door is a way into the proxy. A test writes on its connections; targets begin with the
+// door's prefix.
 type door struct {
 	name     string
 	scheme   string // of the site
@@ -128,8 +127,8 @@ func (d door) prefix(host string) string {
 	return ""
 }
 
-// exchange writes requests, of which the first has this method, and one more. It
-// returns the statuses that come until the connection ends.
+// exchange writes requests and one more for last; method is that of the first. It returns
+// the statuses that come until the connection ends.
 func (d door) exchange(w *world, g *guarded, requests, method string) (statuses []int) {
 	w.t.Helper()
 	requests += "GET " + d.prefix(g.host()) + last + " HTTP/1.1\r\nHost: " + g.host() + "\r\nConnection: close\r\n\r\n"
@@ -152,14 +151,14 @@ func (d door) exchange(w *world, g *guarded, requests, method string) (statuses 
 	}
 }
 
-// attempt is one request for a page that is disallowed, written otherwise.
+// attempt is one request for a disallowed page, in another spelling.
 type attempt struct{ method, host, target, header string }
 
 func (a attempt) String() string {
 	return fmt.Sprintf("%s %s %q %q", a.method, a.host, a.target, a.header)
 }
 
-// disallowed are targets that robots.txt disallows, however they are written.
+// disallowed are spellings of targets that robots.txt disallows.
 var disallowed = []string{
 	"/private", "/private/", "/private/page", "/private?x", "/private?/../public", "/private;x", "/private//x", "/private.html",
 	"/%70rivate", "/privat%65", "/%70%72%69%76%61%74%65", "/p%72ivate/%70age", "/private%2Fx", "/private%3Fx", "/private%00", "/private%2f..%2fpublic",
@@ -173,8 +172,8 @@ var disallowed = []string{
 	"/x.php", "/x.ph%70", "/x%2ephp", "/x?secret", "/x?%73ecret", "/?secret", "/./?secret", "/x?secret#/",
 }
 
-// others are targets that look like disallowed ones and are none: what is judged is
-// what is asked for, and no more is decoded than RFC 9309 2.2.2 says.
+// others are targets that look like disallowed ones but are not: the gate judges what is
+// asked for, and decodes no more than RFC 9309 2.2.2 says.
 var others = []string{
 	"/public", "/PRIVATE", "/%50rivate", "/%2570rivate", "/%252e%252e/private", "/public%2f..%2fprivate", "/public%2F%2e%2e%2Fprivate", "//private",
 	"/public/..;/private", "/public/.../private", "/private/../public", "/private/%2e%2e/public", "/private/..", "/private/../", `/public\..\private`,
@@ -188,14 +187,14 @@ var sameHost = []string{
 	"user@localhost:PORT", "user:password@localhost:PORT", "@localhost:PORT", ":@localhost:PORT", "public%2F@localhost:PORT",
 }
 
-// noHost are hosts that make no sense, in a URL or Host or both.
+// noHost are invalid hosts, in a URL or in Host or both.
 var noHost = []string{
 	"a@b@localhost:PORT", `localhost:PORT\@x`, "localhost:PORT,x", "localhost:PORT localhost:PORT", "localhost:PORT:PORT", "localhost:+PORT", "localhost: PORT",
 	"localhost:x", "localhost:99999999", "localhost:-1", "localhost..:PORT", ".localhost:PORT", "[localhost]:PORT", "[::1:PORT", "[::1%25lo]:PORT",
 	"127.1:PORT", "2130706433:PORT", "0x7f.1:PORT", "0177.0.0.1:PORT", "local%host:PORT", "local%00host:PORT", "local_%2fhost:PORT",
 }
 
-// attempts are all of them, by every part of a request.
+// attempts returns all attempts, by every part of a request.
 func attempts() (all []attempt) {
 	for _, target := range disallowed {
 		all = append(all, attempt{target: target})
@@ -232,10 +231,10 @@ func attempts() (all []attempt) {
 	return all
 }
 
-// refusals are the statuses by which a request is refused.
+// refusals are the statuses of refused requests.
 var refusals = []int{400, 403, 421, 501, 505}
 
-// No spelling of a request leads past the gate, whichever door it comes by.
+// No spelling of a request gets past the gate by any door.
 func TestEvasions(t *testing.T) {
 	for _, d := range doors {
 		t.Run(d.name, func(t *testing.T) {
@@ -266,7 +265,7 @@ func TestEvasions(t *testing.T) {
 	}
 }
 
-// octets is what is written on a connection, and what becomes of it.
+// octets is what is written on a connection, and how the proxy answers.
 type octets struct {
 	name     string
 	text     string
@@ -277,8 +276,7 @@ type octets struct {
 // chunk is a body of one chunk.
 func chunk(body string) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body) }
 
-// messages are requests whose parts, or whose ends, may be taken for others. Their
-// targets begin with at.
+// messages returns requests whose parts or ends are ambiguous. Their targets begin with at.
 func messages(at, host string) []octets {
 	public := "GET " + at + "/public HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
 	private := "GET " + at + "/private HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
@@ -375,7 +373,7 @@ func messages(at, host string) []octets {
 	}
 }
 
-// No request hides in another's octets.
+// No request can be hidden inside another.
 func TestMessagesThatHideOthers(t *testing.T) {
 	for _, d := range doors {
 		t.Run(d.name, func(t *testing.T) {
@@ -461,7 +459,7 @@ func TestServerNames(t *testing.T) {
 	}
 }
 
-// What is neither TLS nor HTTP is not passed on, be it ever so like.
+// A tunnel passes on nothing that is neither TLS nor HTTP, however similar.
 func TestNothingElseInTunnels(t *testing.T) {
 	w := guardedWorld(t, func(s *settings) { s.policies = newSays(allowsAll) })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -490,7 +488,7 @@ func TestNothingElseInTunnels(t *testing.T) {
 	}
 }
 
-// An unread tunnel is the same tunnel by any name, in every mode.
+// An opaque tunnel is judged alike under every spelling of its host, in every mode.
 func TestUnreadTunnelsByAnyName(t *testing.T) {
 	for name, change := range map[string]func(*settings){
 		"tunnel":      func(s *settings) { s.tunnels.Mode = proxy.Never },
@@ -520,9 +518,9 @@ func TestUnreadTunnelsByAnyName(t *testing.T) {
 	}
 }
 
-// Fields by which some servers serve another path than was asked for go on as they
-// came: what is judged is the request's own target. The site's operator, who has
-// them read, knows of them.
+// Fields by which some servers serve another path than the target are passed on unchanged:
+// the gate judges the request's own target. The operator of a site whose server reads such
+// fields knows of them.
 func TestFieldsThatOverride(t *testing.T) {
 	w := guardedWorld(t)
 	for _, d := range doors {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frames is a client that writes HTTP/2 frame by frame, with nobody to correct it.
+// frames is a client that writes HTTP/2 frame by frame, without any check.
 type frames struct {
 	*http2.Framer
 	conn    *rawConn
@@ -30,7 +30,7 @@ func (w *world) frames(g *guarded) *frames {
 	return w.framesTo(g.host())
 }
 
-// framesTo begins with these settings.
+// framesTo opens a connection that begins with these settings.
 func (w *world) framesTo(host string, settings ...http2.Setting) *frames {
 	w.t.Helper()
 	f := &frames{conn: w.secure(host, "h2"), fields: map[string]string{}}
@@ -45,7 +45,7 @@ func (w *world) framesTo(host string, settings ...http2.Setting) *frames {
 
 func newEncoder(f *frames) *hpack.Encoder { return hpack.NewEncoder(&f.block) }
 
-// encode gives pairs of name and value as a header block.
+// encode returns a header block of pairs of name and value.
 func (f *frames) encode(fields ...string) []byte {
 	f.block.Reset()
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -59,7 +59,7 @@ func (f *frames) ask(stream uint32, fields ...string) {
 	f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: f.encode(fields...), EndStream: true, EndHeaders: true})
 }
 
-// status is that of the response on a stream; 0: the stream was reset or the
+// status returns the status of the response on a stream; 0 if the stream was reset or the
 // connection ended.
 func (f *frames) status(stream uint32) int {
 	for {
@@ -86,7 +86,7 @@ func (f *frames) status(stream uint32) int {
 	}
 }
 
-// The evasions of every other door, and those that only HTTP/2 has.
+// The evasions of the other doors, and those that only HTTP/2 allows, fail over HTTP/2.
 func TestEvasionsByHTTP2(t *testing.T) {
 	w := guardedWorld(t)
 	g := newGuarded(t, "https")
@@ -266,8 +266,8 @@ func TestFramesThatHideRequests(t *testing.T) {
 	}
 }
 
-// statusOrigin is a site over HTTP/2 whose pages have a status that no library of
-// servers would send.
+// statusOrigin is a site over HTTP/2 whose pages have a status that no server library would
+// send.
 func (w *world) statusOrigin(status string) (url string) {
 	s := httptest.NewUnstartedServer(nil)
 	s.TLS = &tls.Config{NextProtos: []string{"h2"}}
@@ -295,7 +295,7 @@ func (w *world) statusOrigin(status string) (url string) {
 	return s.URL
 }
 
-// A status that is none is the origin's fault, and no panic of the proxy's.
+// An invalid status is answered as the origin's fault, and does not make the proxy panic.
 func TestStatusesThatAreNone(t *testing.T) {
 	w := newWorld(t, exempt)
 	for _, status := range []string{"2000", "1000", "99", "0", "-200", "99999999999999999999", "two", ""} {

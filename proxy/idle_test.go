@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// asSite, in its environment, makes the test's program a site that sends back what
-// it gets.
+// asSite is an environment variable that makes the test binary a site that sends back what
+// it receives.
 const asSite = "ROBOTSPROXY_TEST_SITE"
 
 func beSite() {
@@ -59,8 +59,8 @@ func siteElsewhere(t *testing.T) string {
 	return address
 }
 
-// near is a listener for clients in this process. They need no files, of which a
-// process may have only so many.
+// near is a listener for clients in this process. They need no file descriptors, whose
+// number is limited.
 type near struct {
 	net.Listener
 	conns chan net.Conn
@@ -136,7 +136,7 @@ func TestIdleTunnels(t *testing.T) {
 	w.gauge("robotsproxy_tunnels", 0)
 }
 
-// echoed says something in a tunnel to a site that sends it back.
+// echoed sends something through a tunnel to a site that sends it back.
 func echoed(t *testing.T, client net.Conn) {
 	t.Helper()
 	client.SetDeadline(time.Now().Add(testTimeout))

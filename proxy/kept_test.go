@@ -17,7 +17,7 @@ import (
 	"robotsproxy/proxy/upstream"
 )
 
-// connectionCount is how many connections a server has, and how many it has had.
+// connectionCount counts the connections that a server has, and has had.
 type connectionCount struct{ open, all atomic.Int64 }
 
 func (c *connectionCount) note(_ net.Conn, state http.ConnState) {
@@ -30,8 +30,8 @@ func (c *connectionCount) note(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// everywhere is a site over https on every address of loopback, of which each is an
-// origin of its own, and its port.
+// everywhere starts a site over https on every loopback address. Each address is an origin
+// of its own; port is the same for all.
 func everywhere(t *testing.T, http2 bool, page http.HandlerFunc) (s *httptest.Server, port string, count *connectionCount) {
 	l, err := net.Listen("tcp", ":0")
 	must(t, err)
@@ -49,7 +49,7 @@ func everywhere(t *testing.T, http2 bool, page http.HandlerFunc) (s *httptest.Se
 	return s, port, count
 }
 
-// lenientTransport goes to loopback without a look at certificates.
+// lenientTransport returns a transport that does not verify certificates.
 func lenientTransport(t *testing.T) *upstream.Transport {
 	opts := upstream.Defaults()
 	opts.Insecure = make([]identity.HostGlob, 1)
@@ -70,7 +70,7 @@ func roundTrip(t *testing.T, transport *upstream.Transport, version int, url str
 	return transport.RoundTrip(r)
 }
 
-// text is the page that roundTrip gets.
+// text returns the page that roundTrip gets.
 func text(t *testing.T, transport *upstream.Transport, version int, url string) string {
 	t.Helper()
 	resp, err := roundTrip(t, transport, version, url)
@@ -91,8 +91,7 @@ func readAll(t *testing.T, resp *http.Response) string {
 	return string(text)
 }
 
-// Of the origins with idle connections, those are given up that have been idle longest, and
-// none that is in use.
+// The transport closes the connections that have been idle longest, and none that is in use.
 func TestIdleOrigins(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) { testIdleOrigins(t, version) })
@@ -143,8 +142,8 @@ func testIdleOrigins(t *testing.T, version int) {
 	}
 }
 
-// As many connections as a crowd of clients uses at once serve it again, even after a pause
-// and when many other origins have idle connections.
+// The connections that a crowd of clients uses at once are kept and serve it again, even
+// after a pause and when many other origins have idle connections.
 func TestCrowdKeepsItsConnections(t *testing.T) {
 	const crowd, others = 600, 512
 	var round sync.WaitGroup
@@ -173,7 +172,7 @@ func TestCrowdKeepsItsConnections(t *testing.T) {
 	}
 }
 
-// A new connection goes on with the TLS session of an earlier one.
+// A new connection resumes the TLS session of an earlier one.
 func TestSessionsResumed(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		o, port, _ := everywhere(t, true, func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +189,7 @@ func TestSessionsResumed(t *testing.T) {
 	}
 }
 
-// An origin that gets HTTP/2 is asked in it from then on.
+// An origin that starts to support HTTP/2 is asked in HTTP/2 from then on.
 func TestOriginGetsHTTP2(t *testing.T) {
 	var has atomic.Bool
 	o := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// What a client says before it falls silent, and for each phase of a connection
-// the time that it has for the rest.
+// Each case is what a client sends before it falls silent, and how long the proxy then waits
+// in that phase of the connection.
 func TestSlowClients(t *testing.T) {
 	const bound = 500 * time.Millisecond
 	w := guardedWorld(t, func(s *settings) {
@@ -84,7 +84,7 @@ func TestSlowClients(t *testing.T) {
 	w.gauge("robotsproxy_connections", 0)
 }
 
-// drip writes an octet now and then.
+// drip writes an octet after each pause.
 func (c *rawConn) drip(stop <-chan struct{}, pause time.Duration) {
 	for {
 		select {
@@ -96,7 +96,7 @@ func (c *rawConn) drip(stop <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// Many slow clients are in nobody's way, and go.
+// Many slow clients do not hinder others, and are closed.
 func TestManySlowClients(t *testing.T) {
 	const many = 500
 	w := guardedWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = 2 * time.Second })
@@ -194,7 +194,7 @@ func TestClientsThatStopReading(t *testing.T) {
 	}
 }
 
-// heap is what is in use.
+// heap returns the octets of the heap in use.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -202,7 +202,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// settled waits until a count stays as it is.
+// settled waits until a count no longer changes.
 func settled(count *atomic.Int64) {
 	for last := int64(-1); count.Load() != last; time.Sleep(200 * time.Millisecond) {
 		last = count.Load()

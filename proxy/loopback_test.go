@@ -21,8 +21,8 @@ import (
 	"robotsproxy/proxy/identity"
 )
 
-// distant is a listener whose connections come from another machine while far is
-// set, as far as can be seen.
+// distant is a listener whose connections seem to come from another machine while far is
+// set.
 type distant struct {
 	net.Listener
 	far *atomic.Bool
@@ -42,8 +42,7 @@ func (farConn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(farClient)
 
 var farClient = netip.MustParseAddrPort("203.0.113.9:4711")
 
-// withFar lets a world have clients elsewhere, which those are that come while far
-// is set.
+// withFar gives a world clients on another machine: those that connect while far is set.
 func withFar(far *atomic.Bool) func(*settings) {
 	return func(s *settings) {
 		s.clients.Allow = append(s.clients.Allow, netip.PrefixFrom(farClient.Addr(), 32))
@@ -52,7 +51,7 @@ func withFar(far *atomic.Bool) func(*settings) {
 	}
 }
 
-// names has the Go resolver answer by a table, until the test ends.
+// names makes the Go resolver answer from a table until the test ends.
 type names struct {
 	mu    sync.Mutex
 	addrs map[string][]netip.Addr
@@ -113,7 +112,7 @@ func (n *names) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// counted is a site that counts all that it is asked for, its robots.txt too.
+// counted is a site that counts all requests, those for robots.txt too.
 func counted(t *testing.T, l net.Listener, handler http.HandlerFunc) (port string, asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -138,8 +137,8 @@ func allowing(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "secret")
 }
 
-// The unspecified address is this machine's loopback in disguise, which neither
-// upstream.deny nor the list of the proxy's own addresses names.
+// The unspecified address leads to this machine's loopback, although neither upstream.deny
+// nor the list of the proxy's own addresses names it.
 func TestUnspecifiedDestinations(t *testing.T) {
 	names := newNames(t)
 	names.set("zero.test", "0.0.0.0")
@@ -157,7 +156,7 @@ func TestUnspecifiedDestinations(t *testing.T) {
 			}
 		}
 	}
-	// Numbers that C libraries read as addresses are none here.
+	// Numbers that C libraries read as addresses are not addresses here.
 	for _, host := range []string{"0", "0x0", "00", "0.0", "0x0.0x0.0x0.0x0", "000.000.000.000"} {
 		if got := get200(t, w, "http://"+host+":"+port+"/robots.txt"); !strings.HasPrefix(got, "4") && !strings.HasPrefix(got, "5") {
 			t.Errorf("%s: %s", host, got)
@@ -243,7 +242,7 @@ func get200(t *testing.T, w *world, url string) string {
 	return body
 }
 
-// outside is a listener on an address of this machine that is no loopback.
+// outside is a listener on an address of this machine that is not loopback.
 func outside(t *testing.T) net.Listener {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()
@@ -313,8 +312,7 @@ func TestRobotsRedirectsToLoopback(t *testing.T) {
 	}
 }
 
-// Behind a parent proxy names are its own to resolve; what spells loopback out is
-// refused all the same.
+// A parent proxy resolves names itself. Addresses of loopback are refused nevertheless.
 func TestLoopbackByParent(t *testing.T) {
 	asked := make(chan string, 100)
 	parent := serveConns(t, func(conn net.Conn) {

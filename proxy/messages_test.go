@@ -125,7 +125,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// A request-target goes out octet by octet as it came in.
+// A request-target is sent octet by octet as it was received.
 func TestTargetIsSentAsItCame(t *testing.T) {
 	targets := []string{
 		"/a|b", "/a^b`c{d}", `/a\b`, "/a%7cb", "/a%7Cb", "/%41/%2e/x/../y", "/a//b", "//a//b", "//a|b", "/?", "/?a=|&b=%zz",
@@ -149,8 +149,8 @@ func TestTargetIsSentAsItCame(t *testing.T) {
 	}
 }
 
-// A path that begins with two slashes goes out in origin form, which is all that many
-// servers take, unless net/http would change its octets then.
+// A path that begins with two slashes is sent in origin form, the only one that many servers
+// accept, unless net/http would change its octets.
 func TestDoubleSlashGoesInOriginForm(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		for _, scheme := range []string{"http", "https", "https/1.1"} {
@@ -186,7 +186,7 @@ func TestDoubleSlashGoesInOriginForm(t *testing.T) {
 	})
 }
 
-// RFC 9110 7.6.2: TRACE and OPTIONS go as far as they ask to.
+// TRACE and OPTIONS go as far as Max-Forwards says (RFC 9110 7.6.2).
 func TestMaxForwards(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
@@ -251,8 +251,8 @@ func TestResponsesWithoutBody(t *testing.T) {
 	})
 }
 
-// Pieces of a body of unknown length reach the client before the next one is
-// made, whatever their type.
+// Each piece of a body of unknown length reaches the client before the next one is made,
+// whatever its type.
 func TestPiecesAreStreamed(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		for _, kind := range []string{"text/event-stream", "application/x-ndjson", ""} {
@@ -280,7 +280,7 @@ func TestPiecesAreStreamed(t *testing.T) {
 	})
 }
 
-// The bound on a header's arrival bounds nothing that comes after it.
+// The timeout for a header does not apply to the body.
 func TestBodyThatTakesLongerThanAHeaderMay(t *testing.T) {
 	const bound = 500 * time.Millisecond
 	w := newWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = bound })
@@ -349,7 +349,7 @@ func TestTrailersThatWereNotAnnounced(t *testing.T) {
 	})
 }
 
-// A client that asks whether to send its body hears it from the origin.
+// A client that asks whether to send its body (Expect: 100-continue) gets the origin's answer.
 func TestExpectContinue(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
@@ -382,7 +382,7 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// Other 1xx responses are passed on as they come.
+// Other 1xx responses are passed on at once.
 func TestEarlyHints(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
@@ -426,7 +426,7 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// When a client leaves, the origin is not kept busy for nobody.
+// When a client leaves, the request to its origin is cancelled.
 func TestClientThatLeaves(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
@@ -450,8 +450,8 @@ func TestClientThatLeaves(t *testing.T) {
 	})
 }
 
-// A body that upstream cuts short is cut short for the client too, never ended
-// as if it were whole.
+// A body that upstream cuts short is cut short for the client too. It never ends as if it
+// were whole.
 func TestBodyThatIsCutShort(t *testing.T) {
 	for framing, body := range map[string]string{"Content-Length: 100": "part", "Transfer-Encoding: chunked": "4\r\npart\r\n"} {
 		both(t, func(t *testing.T, version string) {
@@ -497,7 +497,7 @@ func TestLongBodies(t *testing.T) {
 	})
 }
 
-// A GET over HTTP/2 has no body, and none goes out.
+// A GET over HTTP/2 has no body, and none is sent to the origin.
 func TestNoBodyIsMadeUp(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
@@ -509,7 +509,7 @@ func TestNoBodyIsMadeUp(t *testing.T) {
 	})
 }
 
-// An origin may answer before it has all of the request, and both may go on.
+// An origin may answer before it has the whole request, and both directions go on.
 func TestOriginThatAnswersEarly(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
@@ -556,8 +556,8 @@ func TestOriginThatAnswersEarly(t *testing.T) {
 	})
 }
 
-// An answer to a request that is not all there yet arrives, and nothing is read
-// as the next request that is not one.
+// The answer to a request that is not complete arrives, and the rest of the request is not
+// read as the next one.
 func TestAnswerToAnUnfinishedRequest(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) })
@@ -584,7 +584,7 @@ func TestBodyThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A header does not wait for a body that takes its time.
+// A header does not wait for a slow body.
 func TestHeaderThatIsAheadOfItsBody(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		for _, length := range []string{"", "4"} {
@@ -610,7 +610,7 @@ func TestHeaderThatIsAheadOfItsBody(t *testing.T) {
 	})
 }
 
-// Origins that break HTTP's rules are answered for, not imitated.
+// What an origin sends in breach of HTTP's rules does not reach the client.
 func TestOddOrigins(t *testing.T) {
 	w := newWorld(t)
 	var answer string
@@ -637,7 +637,7 @@ func TestOddOrigins(t *testing.T) {
 	}
 }
 
-// Connection takes no field away by which a request is judged or known.
+// A request's Connection field cannot remove User-Agent or Via.
 func TestConnectionNamesTheWrongFields(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", nil)
@@ -650,8 +650,7 @@ func TestConnectionNamesTheWrongFields(t *testing.T) {
 	}
 }
 
-// What a client says in trailers stays between it and the proxy, where it would in
-// headers.
+// Hop-by-hop fields in a client's trailers are not passed on, as in its header.
 func TestCredentialsInTrailers(t *testing.T) {
 	w := newWorld(t)
 	trailers := make(chan http.Header, 1)
@@ -715,7 +714,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// What a client sends right after its handshake request is not lost.
+// What a client sends right after its handshake is not lost.
 func TestWebSocketThatDoesNotWait(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
@@ -735,7 +734,7 @@ func TestWebSocketThatDoesNotWait(t *testing.T) {
 	}
 }
 
-// Bodies of any length go both ways in constant memory.
+// Bodies of any length go both ways in bounded memory.
 func TestLongBodiesTakeNoMemory(t *testing.T) {
 	const size = 100 << 20
 	both(t, func(t *testing.T, version string) {
@@ -812,7 +811,7 @@ func TestUpstreamFailures(t *testing.T) {
 	}
 }
 
-// shape is the status and the error type of an answer of the proxy's own.
+// shape returns the status and the error type of one of the proxy's own answers.
 func shape(resp *http.Response) string {
 	kind := resp.Header.Get("Proxy-Status")
 	_, kind, _ = strings.Cut(kind, "error=")
@@ -820,8 +819,8 @@ func shape(resp *http.Response) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, kind)
 }
 
-// An origin whose certificate cannot be verified has no robots.txt that could
-// be had, so nothing of it is allowed; an excepted one is not verified.
+// The robots.txt of an origin whose certificate cannot be verified is unreachable, so
+// nothing there is allowed. Origins in upstream.insecure are not verified.
 func TestOriginsAreVerified(t *testing.T) {
 	for _, insecure := range [][]string{nil, {"127.0.0.?"}, {"*.example.com"}} {
 		w := newWorld(t, func(s *settings) { s.upstream.CAFile, s.upstream.Insecure = "", hosts(insecure) })
@@ -850,7 +849,7 @@ func hosts(patterns []string) []identity.HostGlob {
 	return globs
 }
 
-// Requests in flight may end while the proxy is being stopped.
+// Shutdown waits for requests in flight.
 func TestDrain(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)
@@ -883,8 +882,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// clogging is a listener whose connections take nothing to send any more once it is
-// clogged, as if no client read what has come.
+// clogging is a listener whose connections accept no more octets to send once it is clogged,
+// as if no client read.
 type clogging struct {
 	net.Listener
 	clogged *atomic.Bool
@@ -915,7 +914,7 @@ func (c *cloggedConn) SetWriteDeadline(t time.Time) error {
 
 func (c *cloggedConn) Close() error { return errors.Join(c.near.Close(), c.Conn.Close()) }
 
-// What a client does not read is not waited for when the grace is over.
+// After the grace period, Shutdown does not wait for clients that do not read.
 func TestStopDoesNotWaitForWhoDoesNotRead(t *testing.T) {
 	var clogged atomic.Bool
 	w := newWorld(t, func(s *settings) {
@@ -985,7 +984,7 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 	}
 }
 
-// An origin can neither send clients elsewhere nor speak in the proxy's name.
+// An origin can neither send clients to another host by Alt-Svc nor claim to be the proxy.
 func TestFieldsThatAreNotTheOriginsToSend(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		for _, scheme := range []string{"http", "https", "https/1.1"} {
@@ -1035,7 +1034,7 @@ func TestFieldsThatAreNotTheOriginsToSend(t *testing.T) {
 	})
 }
 
-// The header of a response is bounded: as fields it takes many times its octets.
+// The header of a response is bounded: in memory it takes many times its octets.
 func TestLongResponseHeaders(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		w := newWorld(t)

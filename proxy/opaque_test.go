@@ -24,7 +24,7 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// says is a source of policies for a robots.txt that a test may change.
+// says supplies the policy of a robots.txt that a test may change.
 type says struct{ text atomic.Value }
 
 func newSays(text string) *says {
@@ -46,15 +46,15 @@ func (s *says) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.Po
 	}
 }
 
-// What becomes of a CONNECT.
+// These are the outcomes of a CONNECT.
 const (
 	joined  = "joined"  // client and origin speak to each other
 	read    = "read"    // the proxy reads inside
 	refused = "refused" // 403, and the origin is not dialled
 )
 
-// tunnelled tells what becomes of a CONNECT to an origin, by whose certificate is
-// shown in it.
+// tunnelled returns the outcome of a CONNECT to an origin, by the certificate that is shown
+// inside.
 func tunnelled(w *world, o *origin, header string) string {
 	w.t.Helper()
 	c := w.dial()
@@ -176,7 +176,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 	}
 }
 
-// A user is known from the CONNECT too.
+// Opaque tunnels are judged by the user of the CONNECT too.
 func TestTunnelByUser(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(botOnly)
@@ -199,7 +199,7 @@ func unreadWorld(t *testing.T, policies gate.Policies) *world {
 	})
 }
 
-// echo is a server that sends back what it gets, until its client ends.
+// echo is a server that sends back what it receives until its client closes.
 func echo(t *testing.T) string {
 	return serveConns(t, func(conn net.Conn) {
 		defer conn.Close()
@@ -208,7 +208,7 @@ func echo(t *testing.T) string {
 	})
 }
 
-// One side may end while the other goes on.
+// One direction may end while the other goes on.
 func TestHalfClose(t *testing.T) {
 	w := unreadWorld(t, newSays(allowsAll))
 	for _, size := range []int{0, 5, 2 << 10, 1 << 20} {
@@ -225,8 +225,8 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// A tunnel is closed when the policy that let it through is over, and the next one
-// refuses, or the proxy fails on it.
+// A tunnel is closed when the policy that admitted it has expired and the next one refuses
+// it, or the proxy fails to judge it.
 func TestTunnelsAreJudgedAgain(t *testing.T) {
 	for _, change := range []string{allowsNone, mixed, "503", "panic"} {
 		s := newSays(allowsAll)
@@ -300,7 +300,7 @@ func TestTunnelByAParent(t *testing.T) {
 	}
 }
 
-// Tunnels may end while the proxy is being stopped; what is left then is closed.
+// Shutdown waits for tunnels to end, and closes those that are left.
 func TestTunnelsAreDrained(t *testing.T) {
 	w := unreadWorld(t, newSays(allowsAll))
 	c, left := w.tunnel(echo(t)), w.tunnel(echo(t))
@@ -331,8 +331,8 @@ func TestTunnelsAreDrained(t *testing.T) {
 	}
 }
 
-// The server name in a client's TLS chooses among the sites of one server, so a tunnel
-// that was judged by another is no longer left alone.
+// The server name in a client's TLS chooses among the sites of one server. So a tunnel that
+// was judged by another name does not stay opaque.
 func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 	const closed = "closed" // after the CONNECT was let through
 	mode := func(m proxy.TunnelMode) func(*settings) {
@@ -417,7 +417,7 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 	}
 }
 
-// What may be read anyway is, if it is no TLS.
+// In mode when_needed, a tunnel without TLS is read.
 func TestPlainHTTPInTunnelsThatNeedNotBeRead(t *testing.T) {
 	for _, mode := range []proxy.TunnelMode{proxy.WhenNeeded, proxy.Never} {
 		w := newWorld(t, func(s *settings) {
@@ -434,7 +434,8 @@ func TestPlainHTTPInTunnelsThatNeedNotBeRead(t *testing.T) {
 	}
 }
 
-// No client can keep a tunnel open by saying nothing, or only the beginning of something.
+// No client can keep a tunnel open by sending nothing, or only the first octets of a
+// ClientHello.
 func TestSilenceInUnreadTunnels(t *testing.T) {
 	for _, said := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
 		w := newWorld(t, func(s *settings) {

@@ -21,7 +21,7 @@ func TestMaxConnections(t *testing.T) {
 	}
 	w.log.WaitLine(t, nil, `"limit":"max_connections"`)
 	w.gauge("robotsproxy_connections", 4)
-	tunnels[1].Close() // gives its place to one, which leaves it to the other
+	tunnels[1].Close() // frees a slot for one, which then leaves it to the other
 	fifth.response("GET")
 	sixth.response("GET")
 	w.gauge("robotsproxy_connections", 3)
@@ -30,7 +30,7 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
-// A connection that waits for its next request gives way, through whichever door it came.
+// A connection that waits for its next request gives way, whichever door it uses.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	plain, secure := newGuarded(t, "http"), newGuarded(t, "https")
 	ask := func(c *rawConn, target string, g *guarded) *rawConn {

@@ -21,12 +21,13 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// impatientWorld is one in which nothing may stand still for long.
+// impatientWorld returns a world with a short stall timeout.
 func impatientWorld(t *testing.T, change ...func(*settings)) *world {
 	return newWorld(t, append(change, func(s *settings) { s.proxy.Limits.StallTimeout = 200 * time.Millisecond })...)
 }
 
-// An upload that stands still is answered while it can be, and says who is at fault.
+// An upload that stands still is answered if it still can be. The answer says who is at
+// fault.
 func TestUploadsThatStandStill(t *testing.T) {
 	both(t, func(t *testing.T, version string) {
 		for _, scheme := range []string{"http", "https", "https/1.1"} {
@@ -85,7 +86,7 @@ func TestDownloadsThatStandStill(t *testing.T) {
 	})
 }
 
-// A client that takes nothing loses its response, and on HTTP/2 nothing else.
+// A client that takes nothing loses its response. Over HTTP/2 it loses nothing else.
 func TestClientsThatTakeNothing(t *testing.T) {
 	for _, scheme := range []string{"https", "https/1.1"} {
 		w := impatientWorld(t)
@@ -113,7 +114,7 @@ func TestClientsThatTakeNothing(t *testing.T) {
 	}
 }
 
-// A refusal that its client does not take holds nothing either.
+// A refusal that its client does not read is broken off too.
 func TestRefusalsThatNobodyTakes(t *testing.T) {
 	w := impatientWorld(t)
 	o := w.origin("https", nil)
@@ -131,7 +132,7 @@ func TestRefusalsThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// Nor does a connection on which nothing is taken, be what is left of it ever so short.
+// A connection on which nothing is read is closed, however little is left to send.
 func TestConnectionsOnWhichNothingIsTaken(t *testing.T) {
 	var clogged atomic.Bool
 	w := impatientWorld(t, func(s *settings) {
@@ -206,7 +207,7 @@ func TestWebSocketsThatStandStill(t *testing.T) {
 	}
 }
 
-// Another limit holds for what begins after it was set.
+// A new stall timeout applies to what begins after it was set.
 func TestStallTimeoutIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) {
@@ -223,8 +224,8 @@ func TestStallTimeoutIsReplaced(t *testing.T) {
 	}
 }
 
-// The answer to a request that is still being sent is not lost on a client that sends all
-// of it before it reads, nor does it wait for what never comes.
+// A client that sends all of its request before it reads gets the answer all the same, and
+// the answer does not wait for a body that never comes.
 func TestAnswersToUploadsUnderWay(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.upstream.Deny = nil })
 	o := w.origin("http", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) })
@@ -253,7 +254,7 @@ func TestAnswersToUploadsUnderWay(t *testing.T) {
 			c.Close()
 		}
 	}
-	// What is short leaves the connection as it was.
+	// After a short body the connection can be used again.
 	c := w.dial()
 	for range 2 {
 		c.send("POST " + o.URL + "/private HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody")

@@ -34,8 +34,7 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// testTimeout is how long a test waits for anything: it ends what hangs, and nothing
-// that is only slow.
+// testTimeout bounds every wait of a test. It is long enough to end only what hangs.
 const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -55,7 +54,7 @@ type world struct {
 	metrics *prometheus.Registry
 }
 
-// settings are what a test may want otherwise.
+// settings are what a test may change.
 type settings struct {
 	proxy    proxy.Options
 	clients  proxy.Clients
@@ -121,7 +120,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	return w
 }
 
-// serveConns is a server on a free port that has serve take each connection.
+// serveConns starts a server on a free port that calls serve for each connection.
 func serveConns(t *testing.T, serve func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,7 +138,7 @@ func serveConns(t *testing.T, serve func(net.Conn)) (address string) {
 	return l.Addr().String()
 }
 
-// originRoots writes the certificate that httptest's servers show.
+// originRoots writes the certificate of httptest's servers to a file.
 func originRoots(t *testing.T, dir string) string {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
@@ -149,7 +148,7 @@ func originRoots(t *testing.T, dir string) string {
 	return file
 }
 
-// origin is a web site that remembers what it was asked for.
+// origin is a web site that records its requests.
 type origin struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -187,7 +186,7 @@ func (w *world) origin(scheme string, page http.HandlerFunc) *origin {
 	return o
 }
 
-// pages are the targets that the origin was asked for, robots.txt aside.
+// pages returns the targets that the origin was asked for, without robots.txt.
 func (o *origin) pages() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,7 +199,7 @@ func (o *origin) pages() []string {
 
 func (o *origin) host() string { return strings.SplitN(o.URL, "://", 2)[1] }
 
-// client is an ordinary HTTP client whose proxy is the one of this world.
+// client returns an ordinary HTTP client that uses the world's proxy.
 func (w *world) client(version string) *http.Client {
 	transport := &http.Transport{
 		Proxy:              http.ProxyURL(&url.URL{Scheme: "http", Host: w.addr}),
@@ -212,14 +211,14 @@ func (w *world) client(version string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// trust is the TLS configuration of a client that has the CA.
+// trust returns the TLS configuration of a client that trusts the CA.
 func (w *world) trust() *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.ca.PEM())
 	return &tls.Config{RootCAs: roots}
 }
 
-// dial connects to the proxy, for clients that speak by hand.
+// dial connects to the proxy for a test that writes requests by hand.
 func (w *world) dial() *rawConn {
 	conn, err := net.Dial("tcp", w.addr)
 	must(w.t, err)

@@ -1,6 +1,6 @@
-// Package answer holds the proxy's own responses: refusals, and what it says of requests
-// and origins that fail. Each is written as text, as a page or as problem+json (RFC 9457),
-// whichever the client accepts best, and carries Proxy-Status (RFC 9209).
+// Package answer makes the proxy's own responses: refusals, and answers to requests that
+// fail. An [Answer] is written as text, as a page or as problem+json (RFC 9457), whichever
+// the client prefers, and carries Proxy-Status (RFC 9209).
 package answer
 
 import (
@@ -16,27 +16,28 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// Answer is a response of the proxy's own. Its Proxy-Status tells a client that it is not
-// an origin's.
+// Answer is a response of the proxy's own. Its Proxy-Status tells a client that it does not
+// come from the origin.
 type Answer struct {
 	Status  int
-	Kind    string        // error type of RFC 9209 2.3
+	Kind    string        // an error type of RFC 9209 2.3
 	Details string        // what happened, in one line
-	Advice  string        // what to do about it; may be empty
-	Verdict *gate.Verdict // whose facts it shows; nil if the gate has not judged
-	Header  http.Header   // more fields; Response adds to them
+	Advice  string        // what to do about it; may be ""
+	Verdict *gate.Verdict // the facts that it shows; nil if the gate has not judged
+	Header  http.Header   // more fields; Response adds its own to this map
 }
 
 // maxDetails bounds, in octets, the details in a header, and the part of them that an
 // origin's error may fill.
 const maxDetails = 1024
 
-// BadRequest answers a request that is at fault itself.
+// BadRequest returns the answer to a request that is itself at fault.
 func BadRequest(status int, details string) Answer {
 	return Answer{Status: status, Kind: "http_request_error", Details: details}
 }
 
-// Refusal answers a request that a verdict refuses. now is for Retry-After.
+// Refusal returns the answer to a request that a verdict refuses. Retry-After counts from
+// now.
 func Refusal(v *gate.Verdict, now time.Time) Answer {
 	a := Answer{
 		Status:  http.StatusForbidden,
@@ -55,22 +56,22 @@ func Refusal(v *gate.Verdict, now time.Time) Answer {
 	return a
 }
 
-// TooLate answers a request whose turn at its origin would come too late.
-func TooLate(p *gate.Admission) Answer {
-	late := p.Late()
+// TooLate returns the answer to a request whose turn at its origin would come too late.
+func TooLate(admission *gate.Admission) Answer {
+	late := admission.Late()
 	seconds := int(math.Ceil(late.Wait.Seconds()))
 	return Answer{
 		Status:  http.StatusTooManyRequests,
 		Kind:    "http_request_denied",
-		Details: "pace at " + p.Origin + ": " + late.Error(),
+		Details: "pace at " + admission.Origin + ": " + late.Error(),
 		Advice:  late.Advice(),
-		Verdict: &p.Verdict,
+		Verdict: &admission.Verdict,
 		Header:  http.Header{"Retry-After": {strconv.Itoa(max(seconds, 1))}},
 	}
 }
 
-// Response is a's response to r from the proxy of that name, in the format that r accepts
-// best.
+// Response returns a as the response to r of the proxy that is called name, in the format
+// that r prefers.
 func (a Answer) Response(r *http.Request, name string) *http.Response {
 	contentType, body := a.render(name, formatFor(r.Header))
 	h := a.Header
@@ -96,13 +97,13 @@ func (a Answer) Response(r *http.Request, name string) *http.Response {
 	}
 }
 
-// CSP is the Content-Security-Policy of the proxy's own pages: they load and run nothing.
+// CSP is the Content-Security-Policy of the proxy's own pages, which load and run nothing.
 const CSP = "default-src 'none'; style-src 'unsafe-inline'"
 
-// proxyStatus is a Proxy-Status field of one member (RFC 9209 2). A name is a
-// token of RFC 8941; details are its String (3.3.3), which holds printable
-// ASCII alone: other octets are percent-encoded. Long details are cut, as some
-// clients take no long headers; an answer's body has them whole.
+// proxyStatus returns a Proxy-Status field of one member (RFC 9209 2). name is a Token of RFC
+// 8941. details become a String (RFC 8941 3.3.3), which holds only printable ASCII; other
+// octets are percent-encoded. Long details are cut, since some clients reject long headers;
+// the body has them whole.
 func proxyStatus(name, kind, details string) string {
 	details = details[:min(len(details), maxDetails)]
 	var b strings.Builder

@@ -25,7 +25,7 @@ func TestFormatByAccept(t *testing.T) {
 		"application/json":                   asProblem,
 		"application/problem+json":           asProblem,
 		"application/*":                      asProblem,
-		"application/json, text/plain, */*":  asText, // axios: as welcome
+		"application/json, text/plain, */*":  asText, // axios: both are equally welcome
 		"application/json, text/plain;q=0.5": asProblem,
 		"text/html;q=0, */*":                 asText,
 		"text/plain;q=0, text/html;q=0, */*;q=.1":                                               asProblem,
@@ -41,12 +41,11 @@ func TestFormatByAccept(t *testing.T) {
 	}
 }
 
-// statusField is a Proxy-Status of one member after RFC 8941: a token, a token
-// and a String of printable ASCII.
+// statusField matches a Proxy-Status of one member (RFC 8941) with a Token, a Token and a
+// String of printable ASCII.
 var statusField = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*; error=[a-z_]+; details="(?:[ !#-\[\]-~]|\\["\\])*"$`)
 
-// Whatever a URL or a rule holds, the header stays one that can be read, and the
-// page shows it as text.
+// Whatever a URL or a rule holds, the header stays valid, and the page shows it as text.
 func FuzzAnswer(f *testing.F) {
 	f.Add("http://example.com/a", "Disallow: /a")
 	f.Add("http://example.com/\"><script>alert(1)</script>", "Disallow: /\"\\\r\nX-Evil: 1")
@@ -83,7 +82,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// What a site can write into an error is a bounded part of the answer.
+// A site can write only so much of an answer by its errors.
 func TestDetailsOfFailuresAreBounded(t *testing.T) {
 	a := Failure(fmt.Errorf("malformed HTTP response %q", strings.Repeat("\x1b", 1<<20)))
 	if _, body := a.render("robotsproxy", asText); len(body) > 2*maxDetails {

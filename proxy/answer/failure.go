@@ -8,11 +8,11 @@ import (
 	"robotsproxy/proxy/upstream"
 )
 
-// InternalError is the error type of RFC 9209 2.3 for faults that have none of their own.
+// InternalError is the error type of RFC 9209 2.3 for faults without a type of their own.
 const InternalError = "proxy_internal_error"
 
-// shortageAnswer answers a request that fails because this machine is short of something.
-// That is soon over, or the operator is told.
+// shortageAnswer returns the answer to a request that fails because this machine is short of
+// something. That soon passes, or the operator is told.
 func shortageAnswer(err error) Answer {
 	a := Answer{
 		Status:  http.StatusServiceUnavailable,
@@ -30,7 +30,7 @@ func shortageAnswer(err error) Answer {
 	return a
 }
 
-// Failure answers a request for which the way to the origin returned err.
+// Failure returns the answer to a request that err kept from its origin.
 func Failure(err error) Answer {
 	if shortage.Is(err) {
 		return shortageAnswer(err)

@@ -16,7 +16,7 @@ const (
 	asProblem
 )
 
-// offers are the media types by which a client asks for a format. Of those that it accepts
+// offers are the media types by which a client asks for a format. If it accepts several
 // equally, the first counts.
 var offers = []struct {
 	mediaType string
@@ -28,11 +28,11 @@ var offers = []struct {
 	{"application/json", asProblem},
 }
 
-// PrefersHTML reports whether a request with the header h accepts HTML best.
+// PrefersHTML reports whether a request with the header h prefers HTML.
 func PrefersHTML(h http.Header) bool { return formatFor(h) == asHTML }
 
-// formatFor is the format that a request accepts best (RFC 9110 12.5.1). One that
-// accepts none of them gets text all the same.
+// formatFor returns the format that a request prefers (RFC 9110 12.5.1). If it accepts none,
+// that is text.
 func formatFor(h http.Header) format {
 	best, most := asText, 0.0
 	for _, offer := range offers {
@@ -43,29 +43,29 @@ func formatFor(h http.Header) format {
 	return best
 }
 
-// quality is how welcome a media type is, from 0 to 1, by the range of Accept
-// that names it most closely.
+// quality returns the quality value of a media type, from 0 to 1, by the most specific range
+// in Accept that matches it.
 func quality(accept []string, mediaType string) float64 {
 	kind, _, _ := strings.Cut(mediaType, "/")
-	closest, q := 0, 0.0
+	specificity, q := 0, 0.0
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		name, params, err := mime.ParseMediaType(item)
 		if err != nil {
 			continue
 		}
-		closeness := 0
+		its := 0
 		switch name {
 		case mediaType:
-			closeness = 3
+			its = 3
 		case kind + "/*":
-			closeness = 2
+			its = 2
 		case "*/*":
-			closeness = 1
+			its = 1
 		}
-		if closeness <= closest {
+		if its <= specificity {
 			continue
 		}
-		closest, q = closeness, 1
+		specificity, q = its, 1
 		if text, given := params["q"]; given {
 			q, _ = strconv.ParseFloat(text, 64)
 		}

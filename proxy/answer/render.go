@@ -11,19 +11,19 @@ import (
 	"robotsproxy/proxy/gate"
 )
 
-// view is an answer of the proxy's own as it is shown.
+// view is what the text and the page show.
 type view struct {
 	Name    string // of this deployment
 	Status  int
 	Title   string // of the status
 	Details string
-	Facts   []fact // what somebody needs to look a rule up
+	Facts   []fact // what a reader needs to look the rule up
 	Advice  string
 }
 
 type fact struct{ Label, Value string }
 
-// problem is an answer for programs (RFC 9457).
+// problem is an answer as problem+json (RFC 9457).
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -32,7 +32,7 @@ type problem struct {
 	*gate.Verdict
 }
 
-// render writes an answer.
+// render writes an answer in a format.
 func (a *Answer) render(name string, f format) (contentType string, body []byte) {
 	title := http.StatusText(a.Status)
 	if f == asProblem {

@@ -21,7 +21,6 @@ type exchange struct {
 	interim   message.Interim
 	target    robots.Target
 	user      string
-	upload    *message.Upload // nil if the request has no body
 	admission *gate.Admission // nil until the gate has judged
 	err       error           // why the origin gave no response
 	body      message.Download
@@ -67,7 +66,7 @@ func (f *Forwarder) conclude(x *exchange, r *http.Request) {
 	}
 	x.client.Close()
 	switch {
-	case stall == flow.Silent && x.upload.Whole() && x.upstream != nil:
+	case stall == flow.Silent && x.client.Upload.Whole() && x.upstream != nil:
 		f.upstreamErrors.WithLabelValues("connection_read_timeout").Inc()
 	case stall == flow.UpBlocked && !x.told:
 		f.upstreamErrors.WithLabelValues("connection_write_timeout").Inc()
@@ -78,9 +77,9 @@ func (f *Forwarder) conclude(x *exchange, r *http.Request) {
 		x.admission.Done(x.client.Status(), x.client.Octets(), cmp.Or(x.watchdog.Error(stall), x.err, x.body.Cut()))
 	}
 	broken := cause != nil || x.body.Cut() != nil || stall != flow.Moving && !x.told
-	if r.ProtoMajor == 1 && !x.upload.Whole() {
+	if r.ProtoMajor == 1 && !x.client.Upload.Whole() {
 		if !broken {
-			message.Linger(x.client.ResponseWriter, x.upload)
+			message.Linger(x.client.ResponseWriter, x.client.Upload)
 		}
 		// The transport may still be reading; net/http would wait for it.
 		http.NewResponseController(x.client.ResponseWriter).SetReadDeadline(pastDeadline)

@@ -26,8 +26,7 @@ func (f *Forwarder) outgoing(r *http.Request, x *exchange) *http.Request {
 	}
 	var wroteRequest func(httptrace.WroteRequestInfo)
 	if r.ContentLength != 0 {
-		x.upload = message.NewUpload(r, &x.watchdog.Up)
-		x.client.Upload = x.upload
+		x.client.Upload = message.NewUpload(r, &x.watchdog.Up)
 		wroteRequest = x.sent
 	}
 	out := r.WithContext(x.interim.Relay(ctx, &x.client, r, f.opts.Name, wroteRequest))
@@ -37,8 +36,8 @@ func (f *Forwarder) outgoing(r *http.Request, x *exchange) *http.Request {
 	out.URL = verbatim(origin.Scheme, authority, x.target.Path)
 	out.Close = false      // of the client's connection, not of the origin's
 	out.Body = http.NoBody // an HTTP/2 request has an empty body here, which would be sent chunked
-	if x.upload != nil {
-		out.Body = x.upload
+	if x.client.Upload != nil {
+		out.Body = x.client.Upload
 	}
 	return out
 }
@@ -66,8 +65,8 @@ func (f *Forwarder) admit(r *http.Request, x *exchange) *http.Response {
 	resp := f.judge(r, x)
 	if resp != nil {
 		f.boundAnswer(x.client.ResponseWriter, r)
-		if x.upload != nil {
-			message.Drain(x.client.ResponseWriter, r, x.upload)
+		if x.client.Upload != nil {
+			message.Drain(x.client.ResponseWriter, r, x.client.Upload)
 		}
 	}
 	return resp
@@ -112,7 +111,7 @@ func (f *Forwarder) judge(r *http.Request, x *exchange) *http.Response {
 // ask sends a request to its origin and prepares the response for the client.
 func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	upgrade := message.IsWebSocket(r.Header)
-	if x.upload != nil {
+	if x.client.Upload != nil {
 		// Without it, net/http would discard the rest of an HTTP/1.1 request's body when
 		// the response begins, while the transport still reads it.
 		http.NewResponseController(x.client.ResponseWriter).EnableFullDuplex()
@@ -122,7 +121,7 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	resp, err := f.transport.RoundTrip(r)
 	x.interim.End()
 	stall := flow.Moving
-	if x.upload != nil {
+	if x.client.Upload != nil {
 		stall = x.answered()
 	}
 	switch {
@@ -132,9 +131,9 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	case err != nil && r.Context().Err() != nil:
 		x.err = err
 		panic(http.ErrAbortHandler) // the client has left
-	case err != nil && x.upload.Malformed() != nil:
+	case err != nil && x.client.Upload.Malformed() != nil:
 		x.err = err
-		return f.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.upload.Malformed().Error()))
+		return f.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.client.Upload.Malformed().Error()))
 	case err != nil:
 		x.err = err
 		return f.response(r, f.UpstreamFailed(err))

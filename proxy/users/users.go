@@ -1,4 +1,4 @@
-// Package users knows who may use the proxy by a password: the users in an htpasswd file.
+// Package users checks passwords of clients against the users in an htpasswd file.
 //
 // A bcrypt check is slow by design. So the package runs one check at a time, remembers each
 // result, and has the addresses of clients take turns: whoever guesses passwords delays
@@ -24,8 +24,8 @@ import (
 	"robotsproxy/internal/fair"
 )
 
-// Users are the users in a file. Nil knows everyone: no password is wanted. Users are safe
-// for concurrent use.
+// Users are the users in a file. A nil *Users knows everyone and wants no password. Users
+// are safe for concurrent use.
 type Users struct {
 	hashes  map[string][]byte
 	cost    int                               // the highest of hashes
@@ -42,15 +42,15 @@ type Users struct {
 type credentialsSum = [sha256.Size]byte
 
 const (
-	// wrongDelay is the least time that the answer to a wrong password takes.
+	// wrongDelay is the shortest time in which a wrong password is answered.
 	wrongDelay = 500 * time.Millisecond
 	// maxWrongSums bounds the wrong credentials that are remembered. Those that nobody has
 	// sent for longest are forgotten first.
 	maxWrongSums = 4096
 )
 
-// Read reads an htpasswd file with bcrypt hashes, as `htpasswd -B` writes it. Without a
-// file name it returns nil, which knows everyone.
+// Read reads an htpasswd file with bcrypt hashes, as `htpasswd -B` writes it. If file is "",
+// it returns nil, which knows everyone.
 func Read(file string) (*Users, error) {
 	if file == "" {
 		return nil, nil
@@ -91,8 +91,8 @@ func Read(file string) (*Users, error) {
 	return u, nil
 }
 
-// Know reports whether a request of client, with the header h, states a user of the file
-// and the right password. The answer to wrong ones takes a while, unless ctx ends before.
+// Know reports whether the header h of a client's request states a user of the file and the
+// right password. To answer wrong ones takes at least half a second, unless ctx ends first.
 func (u *Users) Know(ctx context.Context, client netip.Addr, h http.Header) bool {
 	if u == nil {
 		return true
@@ -116,8 +116,8 @@ func (u *Users) Know(ctx context.Context, client netip.Addr, h http.Header) bool
 	return false
 }
 
-// check reports whether the credentials are right. It checks them only if no other check of
-// them has ended meanwhile. If ctx ends first, they are not right.
+// check reports whether credentials are right. It checks them only if no other check of
+// them has ended meanwhile. If ctx ends first, it reports false.
 func (u *Users) check(ctx context.Context, client netip.Addr, name, password string, sum credentialsSum) bool {
 	if right, known := u.recall(sum); known {
 		return right
@@ -153,8 +153,8 @@ func (u *Users) remember(sum credentialsSum, right bool) {
 	u.wrong.Add(sum, struct{}{})
 }
 
-// matches compares a password with the user's hash. A wrong one costs the same work whether
-// the user exists or not, and whatever the cost of the user's hash: bcrypt of cost n takes
+// matches compares a password with the user's hash. A wrong one takes the same work whether
+// the user exists or not, and whatever the cost of the user's hash. bcrypt of cost n takes
 // twice as long as of n-1, so one dummy comparison for each cost up to the highest in the
 // file makes up the difference.
 func (u *Users) matches(name, password string) bool {
@@ -173,13 +173,13 @@ func (u *Users) matches(name, password string) bool {
 	return false
 }
 
-// dummyHash is a hash of a cost to which nobody knows a password.
+// dummyHash returns a hash of the given cost that no known password matches.
 func dummyHash(cost int) []byte {
 	return fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat(".", 53)) // salt and hash
 }
 
-// Credentials are the user and password that Proxy-Authorization states in the Basic scheme
-// (RFC 7617). sent is false if it states none.
+// Credentials returns the user and password that Proxy-Authorization states in the Basic
+// scheme (RFC 7617). sent is false if it states none.
 func Credentials(h http.Header) (user, password string, sent bool) {
 	authorization := http.Request{Header: http.Header{"Authorization": h["Proxy-Authorization"]}}
 	return authorization.BasicAuth()

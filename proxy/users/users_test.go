@@ -16,18 +16,18 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// checkTime is how long the check of a wrong password takes, by the clock of a bubble.
+// checkTime is how long the check of a wrong password takes, by the clock of a synctest bubble.
 const checkTime = 50 * time.Millisecond
 
-// passwords is a file of users whose checks a test counts.
+// passwords are Users whose checks a test counts.
 type passwords struct {
 	*Users
 	mu    sync.Mutex
 	tried []string // in order, with the cost of the hash
 }
 
-// newPasswords has the users images and news, whose hashes cost one more than the
-// least and three more. The password of each is secret.
+// newPasswords returns the users images and news. The costs of their hashes are one and three
+// above the minimum. The password of both is secret.
 func newPasswords(t *testing.T) *passwords {
 	t.Helper()
 	var text string
@@ -61,12 +61,12 @@ func newPasswords(t *testing.T) *passwords {
 	return p
 }
 
-// knows is Know for a request.
+// knows calls Know for a request.
 func (p *passwords) knows(r *http.Request) bool {
 	return p.Know(r.Context(), netip.MustParseAddrPort(r.RemoteAddr).Addr(), r.Header)
 }
 
-// from is a request of this client with these credentials.
+// from returns a request of a client with credentials.
 func from(client, name, password string) *http.Request {
 	r := &http.Request{Header: http.Header{}, RemoteAddr: client}
 	r.SetBasicAuth(name, password)
@@ -74,7 +74,7 @@ func from(client, name, password string) *http.Request {
 	return r
 }
 
-// guess has a client send this many wrong passwords at once, until the end of the test.
+// guess makes a client send many wrong passwords at once, until ctx ends.
 func (p *passwords) guess(ctx context.Context, client string, many int) {
 	for i := range many {
 		go p.knows(from(client, "images", fmt.Sprint("guess", i)).WithContext(ctx))
@@ -82,7 +82,7 @@ func (p *passwords) guess(ctx context.Context, client string, many int) {
 	synctest.Wait()
 }
 
-// However many wrong passwords an address sends, another waits for one check of it.
+// However many wrong passwords one address sends, another address waits for one check at most.
 func TestWrongPasswordsDelayNobodyElse(t *testing.T) {
 	for _, guesser := range []string{"192.0.2.1:1", "[2001:db8::1]:1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestWrongPasswordsDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// A pair is checked once, however many ask with it at once, and whether it is right or
-// not; an answer to a wrong one takes its time all the same.
+// Credentials are checked once, right or wrong, however many requests state them at once.
+// Wrong ones are answered late each time.
 func TestPasswordIsCheckedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords(t)
@@ -144,7 +144,7 @@ func TestPasswordIsCheckedOnce(t *testing.T) {
 	})
 }
 
-func TestWrongPairsAreForgottenInTime(t *testing.T) {
+func TestWrongCredentialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords(t)
 		for i := range 2*maxWrongSums + 1 {
@@ -159,7 +159,7 @@ func TestWrongPairsAreForgottenInTime(t *testing.T) {
 	})
 }
 
-// What a wrong password costs does not tell whether there is such a user.
+// The time that a wrong password takes does not reveal whether the user exists.
 func TestUnknownUsersCostTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := func(name, password string) (total int) {
@@ -187,15 +187,15 @@ func TestUnknownUsersCostTheSame(t *testing.T) {
 	}
 }
 
-// What is remembered of a pair holds for no other with the same octets.
-func TestPairsAreToldApart(t *testing.T) {
+// What is remembered of credentials holds for no others with the same octets.
+func TestCredentialsAreToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords(t)
 		if !p.knows(from("192.0.2.1:1", "images", "secret")) {
 			t.Fatal("the right password is not known")
 		}
 		if p.knows(from("192.0.2.1:1", "images\x00secret", "")) || p.knows(from("192.0.2.1:1", "", "images\x00secret")) {
-			t.Error("another pair is known")
+			t.Error("other credentials are known")
 		}
 	})
 }
