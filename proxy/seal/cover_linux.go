@@ -18,12 +18,14 @@ import (
 // bundleFiles are where systems keep the roots that programs trust.
 var bundleFiles = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Gentoo, Alpine, NixOS
-	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora, RHEL
-	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // CentOS, RHEL
-	"/etc/pki/tls/cacert.pem",                           // OpenELEC
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora, RHEL
+	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora, RHEL, of old
+	"/etc/pki/tls/cert.pem",                             // their OpenSSL's default
 	"/etc/ssl/ca-bundle.pem",                            // openSUSE
+	"/var/lib/ca-certificates/ca-bundle.pem",            // openSUSE
+	"/etc/ssl/certs/ca-bundle.crt",                      // NixOS
 	"/etc/ssl/cert.pem",                                 // Alpine
-	"/usr/lib/ssl/cert.pem",                             // OpenSSL's own default on Debian
+	"/usr/lib/ssl/cert.pem",                             // Debian's OpenSSL's default
 }
 
 // javaStores are where systems keep the roots that Java trusts.

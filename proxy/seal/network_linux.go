@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 
 	"github.com/google/nftables"
@@ -220,8 +221,15 @@ func (s *sockets) redirectAll() error {
 	if err := addRedirectRules(ports[0], ports[1]); err != nil {
 		return undo(fmt.Errorf("adding nf_tables rules: %w", err))
 	}
+	// Without this, a command that makes thousands of connections a second would fill
+	// the kernel's table. Most commands don't, so nothing depends on it.
+	os.WriteFile(endedConnections, []byte("1"), 0)
 	return nil
 }
+
+// endedConnections sets for how many seconds the kernel remembers, for its redirections,
+// a TCP connection that has ended; 120 by default. Each network has its own.
+const endedConnections = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait"
 
 // addRedirectRules redirects IPv4 to one port and IPv6 to another; 0 leaves a family
 // alone.

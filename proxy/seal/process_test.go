@@ -161,6 +161,7 @@ func init() {
 }
 
 func TestCommandEndsWithItsParent(t *testing.T) {
+	needNamespaces(t)
 	parent := program("parent")
 	output, err := parent.StdoutPipe()
 	if err != nil {
@@ -181,6 +182,7 @@ func TestCommandEndsWithItsParent(t *testing.T) {
 }
 
 func TestCommandThatCannotBeExecuted(t *testing.T) {
+	needNamespaces(t)
 	folder := t.TempDir()
 	write := func(name, text string, mode fs.FileMode) string {
 		path := filepath.Join(folder, name)
@@ -278,7 +280,9 @@ func TestAsAnotherUser(t *testing.T) {
 	}
 }
 
+// BenchmarkTrue shows what sealing adds to the time in which a command runs.
 func BenchmarkTrue(b *testing.B) {
+	needNamespaces(b)
 	b.Run("unsealed", func(b *testing.B) {
 		for b.Loop() {
 			if err := exec.Command("true").Run(); err != nil {

@@ -18,12 +18,15 @@
 // network. The command's own connections to 127.0.0.0/8 and ::1 stay inside.
 //
 // In its mount namespace the command also finds the caller's CA in the files where
-// programs look for roots, and nothing behind the Unix sockets that lead out. Its own
-// user namespace holds its user and group alone, and it has no capability there.
+// programs look for roots, and nothing behind the Unix sockets that lead out. Its user
+// namespace holds its user and group alone: files of others show as nobody's, and
+// programs like sudo give no rights. The command has no capability; one that root runs
+// may therefore touch the files that root owns, and no others.
 //
 // What stays possible: a process outside that does what a file, a pipe, an inherited
-// descriptor, a terminal or another Unix socket asks of it; and what the files of root
-// allow to a command that root runs.
+// descriptor, a terminal or another Unix socket asks of it; what the files that root owns
+// allow to a command that root runs; and, in a virtual machine, the sockets that lead to
+// its host alone (vsock(7)), which have no namespaces.
 package seal
 
 import (

@@ -4,6 +4,7 @@ package seal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +43,21 @@ func TestMain(m *testing.M) {
 // programs are what the tests start, mostly sealed.
 var programs = map[string]func(args []string) error{}
 
+// namespacesError is why this system has no namespaces for the user of the tests; nil if
+// it has.
+var namespacesError = sync.OnceValue(func() error {
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS}
+	return cmd.Run()
+})
+
+func needNamespaces(t testing.TB) {
+	t.Helper()
+	if err := namespacesError(); err != nil {
+		t.Skip("needs user, network and mount namespaces:", err)
+	}
+}
+
 // program is a command that runs one of programs.
 func program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
@@ -57,6 +75,7 @@ func inBothModes(t *testing.T, test func(t *testing.T, o Options)) {
 // start starts cmd sealed. Its output is in the buffer once cmd.Wait has returned.
 func start(t testing.TB, cmd *exec.Cmd, o Options) (*Network, *bytes.Buffer) {
 	t.Helper()
+	needNamespaces(t)
 	output := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = output, output
 	network, err := Start(t.Context(), cmd, o)
@@ -151,6 +170,39 @@ func TestConnectionsArriveWithTheirDestination(t *testing.T) {
 	})
 }
 
+func init() {
+	// withoutipv6 seals one of programs where no IPv6 socket can be had.
+	programs["withoutipv6"] = func(args []string) error {
+		if err := forbid(unix.SYS_SOCKET, isEqual, unix.AF_INET6, refuse); err != nil {
+			return err
+		}
+		cmd := program(args[0], args[1:]...)
+		cmd.Stdout = os.Stdout
+		network, err := Start(context.Background(), cmd, Options{})
+		if err != nil {
+			return err
+		}
+		defer network.Close()
+		greet(network.Caught...)
+		return cmd.Wait()
+	}
+}
+
+func TestEndedConnectionsAreForgotten(t *testing.T) {
+	if got := outputOf(t, exec.Command("cat", endedConnections), Options{}); got != "1\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWithoutIPv6(t *testing.T) {
+	needNamespaces(t)
+	cmd := program("withoutipv6", "dial", "192.0.2.1:80", "[2001:db8::1]:80")
+	output, err := cmd.CombinedOutput()
+	if want := "192.0.2.1:80 for 127.0.0.1\n[2001:db8::1]:80 operation not permitted\n"; err != nil || string(output) != want {
+		t.Errorf("got %q, %v", output, err)
+	}
+}
+
 func TestProxyAndForwardedPortsAreThere(t *testing.T) {
 	inBothModes(t, func(t *testing.T, o Options) {
 		o.Ports = append(o.Ports, 8081)
@@ -168,6 +220,36 @@ func TestProxyAndForwardedPortsAreThere(t *testing.T) {
 			t.Errorf("got\n%swant\n%s", output, want)
 		}
 	})
+}
+
+// A client that comes to the proxy's listener by its own address would have it connect to
+// itself.
+func TestConnectionThatWasNotRedirectedIsClosed(t *testing.T) {
+	dial := program("dial")
+	cmd := exec.Command("sh", "-c", `read address; exec "$0" "$address"`, dial.Path)
+	cmd.Env = dial.Env
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, output := start(t, cmd, Options{})
+	greet(network.Caught...)
+	fmt.Fprintln(stdin, network.Caught[0].Addr())
+	stdin.Close()
+	if err := cmd.Wait(); err != nil || strings.Contains(output.String(), " for ") {
+		t.Errorf("%v: got %s", err, output)
+	}
+}
+
+func TestOnlyTCPIsRedirected(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Redirected(l); err == nil {
+		t.Error("a Unix socket was taken")
+	}
 }
 
 func init() {
