@@ -4,7 +4,6 @@ package seal
 
 import (
 	"context"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"robotsproxy/proxy/seal/cover"
 	"robotsproxy/proxy/seal/names"
 )
 
@@ -94,25 +94,8 @@ func TestSocketsThatLeadOutAreCovered(t *testing.T) {
 	}
 }
 
-func TestSocketPaths(t *testing.T) {
-	for address, want := range map[string][]string{
-		"":                                   nil,
-		"unix:///run/x.sock":                 {"/run/x.sock"},
-		"/run/x.sock":                        {"/run/x.sock"},
-		"tcp://127.0.0.1:2375":               nil,
-		"unix:abstract=/tmp/x":               nil, // in another network namespace
-		"unix:path=/a,guid=1;unix:path=/b":   {"/a", "/b"},
-		"ssh://user@host/run/docker.sock":    nil,
-		"unix:path=relative;unix://relative": nil,
-	} {
-		if got := socketPaths(address); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", address, got, want)
-		}
-	}
-}
-
 // writeTrust writes files for Options.Trust.
-func writeTrust(t testing.TB) Trust {
+func writeTrust(t testing.TB) cover.Trust {
 	t.Helper()
 	folder := t.TempDir()
 	write := func(name, text string) string {
@@ -123,29 +106,37 @@ func writeTrust(t testing.TB) Trust {
 		return path
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("octets")})
-	return Trust{CA: write("ca.pem", string(ca)), Bundle: write("bundle.pem", "the bundle"), Store: write("store", "the store")}
+	return cover.Trust{CA: write("ca.pem", string(ca)), Bundle: write("bundle.pem", "the bundle"), Store: write("store", "the store")}
 }
 
 func TestSystemTrustsTheCA(t *testing.T) {
 	trust := writeTrust(t)
-	for _, group := range []struct {
-		files []string
-		want  string
-	}{{bundleFiles, "the bundle"}, {javaStores, "the store"}} {
-		for _, file := range group.files {
-			before, err := os.ReadFile(file)
-			if err != nil {
-				continue // this system has no such file
-			}
-			if got := outputOf(t, exec.Command("cat", file), Options{Trust: trust}); got != group.want {
-				t.Errorf("%s: got %.100q", file, got)
-			}
-			if got := outputOf(t, exec.Command("cat", file), Options{}); got != string(before) {
-				t.Errorf("%s has changed without a trust", file)
-			}
-			if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
-				t.Errorf("%s has changed outside", file)
-			}
+	home := t.TempDir() // of a JDK
+	java := filepath.Join(home, "lib/security/cacerts")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(java), 0o755), os.WriteFile(java, []byte("roots"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("JAVA_HOME", home)
+	for file, want := range map[string]string{
+		"/etc/ssl/certs/ca-certificates.crt": "the bundle",
+		"/etc/pki/tls/certs/ca-bundle.crt":   "the bundle",
+		"/etc/ssl/ca-bundle.pem":             "the bundle",
+		"/etc/ssl/cert.pem":                  "the bundle",
+		"/etc/ssl/certs/java/cacerts":        "the store",
+		java:                                 "the store",
+	} {
+		before, err := os.ReadFile(file)
+		if err != nil {
+			continue // this system has no such file
+		}
+		if got := outputOf(t, exec.Command("cat", file), Options{Trust: trust}); got != want {
+			t.Errorf("%s: got %.100q", file, got)
+		}
+		if got := outputOf(t, exec.Command("cat", file), Options{}); got != string(before) {
+			t.Errorf("%s has changed without a trust", file)
+		}
+		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+			t.Errorf("%s has changed outside", file)
 		}
 	}
 }
@@ -160,14 +151,19 @@ func TestBrowsersGetPolicies(t *testing.T) {
 		return string(output)
 	}
 	before := list(exec.Command("find", "/etc", "-maxdepth", "1"))
-	files := []string{firefoxPolicies}
-	for _, folder := range chromiumPolicies {
-		files = append(files, filepath.Join(folder, policyName))
-	}
-	for _, file := range files {
+	const firefox = "/etc/firefox/policies/policies.json"
+	for _, file := range []string{
+		firefox,
+		"/etc/chromium/policies/managed/robotsproxy.json",
+		"/etc/opt/chrome/policies/managed/robotsproxy.json",
+		"/etc/opt/chrome_for_testing/policies/managed/robotsproxy.json",
+	} {
+		if _, err := os.Stat(file); err == nil {
+			continue // this system has policies of its own
+		}
 		got := outputOf(t, exec.Command("cat", file), Options{Trust: trust})
 		want := `{"CACertificates":["b2N0ZXRz"]}`
-		if file == firefoxPolicies {
+		if file == firefox {
 			want = `{"policies":{"Certificates":{"Install":["` + trust.CA + `"]}}}`
 		}
 		if got != want {
@@ -189,29 +185,6 @@ func TestBrowsersGetPolicies(t *testing.T) {
 	compare := "cat /etc/passwd /etc/hosts /etc/resolv.conf /etc/ssl/openssl.cnf"
 	if got, want := outputOf(t, exec.Command("sh", "-c", compare), Options{Trust: trust}), list(exec.Command("sh", "-c", compare)); got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestFirefoxKeepsItsPolicies(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "policies.json")
-	for text, want := range map[string]string{
-		`{"policies":{"A":1}}`: `{"policies":{"A":1,"Certificates":{"Install":["/ca"]}}}`,
-		`{"policies":{"Certificates":{"ImportEnterpriseRoots":true,"Install":["x"]}}}`: `{"policies":{"Certificates":{"ImportEnterpriseRoots":true,"Install":["x","/ca"]}}}`,
-		`{}`: `{"policies":{"Certificates":{"Install":["/ca"]}}}`,
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		got, err := addToFirefox(path, "/ca")
-		if err != nil || !json.Valid(got) || string(got) != want {
-			t.Errorf("%s: got %s, %v", text, got, err)
-		}
-	}
-	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := addToFirefox(path, "/ca"); err == nil {
-		t.Error("a broken file was replaced")
 	}
 }
 

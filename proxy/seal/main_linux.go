@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"robotsproxy/proxy/seal/cover"
 )
 
 func init() {
@@ -135,7 +137,7 @@ func (r *report) seal(s settings) (descriptors []int, err error) {
 		}
 	}
 	r.Sockets = sockets.roles
-	if r.Warnings, err = coverFiles(s.Trust); err != nil {
+	if r.Warnings, err = cover.Files(s.Trust); err != nil {
 		return nil, atStep("covering files", err)
 	}
 	return sockets.descriptors, nil

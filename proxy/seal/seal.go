@@ -37,6 +37,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"robotsproxy/proxy/seal/cover"
 )
 
 // Options say what a sealed command finds inside.
@@ -50,7 +52,7 @@ type Options struct {
 	Ports []uint16
 	// Forwards are ports that the command finds at 127.0.0.1.
 	Forwards []uint16
-	Trust    Trust
+	Trust    cover.Trust
 
 	// onlyPorts catches connections on Ports alone.
 	onlyPorts bool
@@ -69,21 +71,13 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Trust has programs that heed no variable trust a CA. Each is the absolute path of a
-// file that the command may read; "" leaves what is there.
-type Trust struct {
-	CA     string // one certificate in PEM, which the policies of Chromium, Chrome and Firefox install
-	Bundle string // in PEM; lies over the system's own bundle files
-	Store  string // for Java; lies over the system's own trust store
-}
-
 // A Network holds the sockets of one sealed command's network. Its fields must not be
 // changed. The network lasts until the command and all its children have ended and
 // Close was called.
 type Network struct {
-	// Caught listen for the connections that the command believes to go elsewhere. What
-	// they accept are [net.TCPConn]s but for their addresses: LocalAddr is the address
-	// that the command wanted, never a loopback address, and RemoteAddr is a loopback address.
+	// Caught listen for the connections that the command believes to go elsewhere. They
+	// accept connections with all methods of a [net.TCPConn]. LocalAddr is the address
+	// that the command wanted, never a loopback address; RemoteAddr is a loopback address.
 	Caught []net.Listener
 	// AllPorts reports whether Caught catch connections to all ports, or only to
 	// Options.Ports.

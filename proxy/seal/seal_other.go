@@ -5,7 +5,6 @@ package seal
 import (
 	"context"
 	"errors"
-	"net"
 	"os/exec"
 )
 
@@ -15,9 +14,4 @@ func Main() {}
 // Start fails: this system can't seal a command.
 func Start(context.Context, *exec.Cmd, Options) (*Network, error) {
 	return nil, &Error{Step: "making the namespaces", Err: errors.ErrUnsupported, Obstacle: UnsupportedSystem}
-}
-
-// Redirected fails: this system doesn't tell the original destination of a connection.
-func Redirected(net.Listener) (net.Listener, error) {
-	return nil, errors.ErrUnsupported
 }

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -238,17 +237,6 @@ func TestConnectionThatWasNotRedirectedIsClosed(t *testing.T) {
 	stdin.Close()
 	if err := cmd.Wait(); err != nil || strings.Contains(output.String(), " for ") {
 		t.Errorf("%v: got %s", err, output)
-	}
-}
-
-func TestOnlyTCPIsRedirected(t *testing.T) {
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if _, err := Redirected(l); err == nil {
-		t.Error("a Unix socket was taken")
 	}
 }
 

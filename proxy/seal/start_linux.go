@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"robotsproxy/internal/redirected"
 )
 
 // startName is the name (argv[0]) by which a process knows that it is to become a sealed
@@ -268,9 +270,9 @@ func (n *Network) add(s socket, file *os.File) error {
 	tcp := l.(*net.TCPListener)
 	switch s.Role {
 	case roleCaught:
-		n.Caught = append(n.Caught, caught{redirected{tcp, originalDestination}})
+		n.Caught = append(n.Caught, caught{redirected.Listener{TCPListener: tcp, Destination: redirected.Original}})
 	case rolePort:
-		n.Caught = append(n.Caught, caught{redirected{tcp, localDestination}})
+		n.Caught = append(n.Caught, caught{redirected.Listener{TCPListener: tcp, Destination: localDestination}})
 	case roleProxy:
 		n.Proxy = l
 	case roleForward:

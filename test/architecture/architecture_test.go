@@ -130,6 +130,10 @@ var arrows = map[string]map[string]string{
 		"internal/outage":      "the log tells of a Redis that is away once",
 		"internal/redisclient": "a fleet shares its turns by Redis",
 	},
+	"proxy/seal": {
+		"internal/redirected": "it asks where a connection was to go",
+		"proxy/seal/cover":    "a sealed command has files of its own too",
+	},
 	"proxy/upstream": {
 		"internal/coalesce":   "HTTP/2 to origins is sent in few pieces",
 		"internal/enum":       "the words of its settings",
@@ -221,9 +225,9 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
 	"robots/urlpath", "cli/child",
-	"proxy/distrust", "proxy/flow", "proxy/seal", "proxy/seal/names", "proxy/upstream/pool",
+	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/upstream/pool",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
-	"internal/outage", "internal/printable", "internal/redisclient", "internal/shortage",
+	"internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
 	"robots/store/encoding",
 }
 

@@ -1,4 +1,4 @@
-package seal
+package cover
 
 import (
 	"bytes"
@@ -28,8 +28,15 @@ var bundleFiles = []string{
 	"/usr/lib/ssl/cert.pem",                             // Debian's OpenSSL's default
 }
 
-// javaStores are where systems keep the roots that Java trusts.
-var javaStores = []string{"/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts"}
+// javaStores are where the roots are that Java trusts: of the system, and of the JDK that
+// JAVA_HOME names.
+func javaStores(getenv func(string) string) []string {
+	paths := []string{"/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts"}
+	if home := getenv("JAVA_HOME"); filepath.IsAbs(home) {
+		paths = append(paths, filepath.Join(home, "lib/security/cacerts"), filepath.Join(home, "jre/lib/security/cacerts"))
+	}
+	return paths
+}
 
 // chromiumPolicies are the folders of managed policies of Chromium and what is built
 // from it. Files there are merged, so that one may be added.
@@ -45,9 +52,11 @@ const firefoxPolicies = "/etc/firefox/policies/policies.json"
 // policyName is our file's in the folders of managed policies.
 const policyName = "robotsproxy.json"
 
-// coverFiles mounts over files what the command shall see. The mounts are the command's
-// and its children's alone. The error is one because of which the command could get out.
-func coverFiles(t Trust) (warnings []string, err error) {
+// Files covers files in this process's mount namespace, which must not be shared with
+// processes that shall see the real ones. It needs CAP_SYS_ADMIN there. Warnings are
+// sentences about a trust that some program won't have. After an error, a socket may
+// still lead out.
+func Files(t Trust) (warnings []string, err error) {
 	// Mounts made outside later still show up inside, none of ours outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return nil, err
@@ -69,7 +78,7 @@ func coverFiles(t Trust) (warnings []string, err error) {
 	for _, file := range bundleFiles {
 		warn("having programs trust the CA by "+file, coverFile(file, t.Bundle))
 	}
-	for _, file := range javaStores {
+	for _, file := range javaStores(os.Getenv) {
 		warn("having Java trust the CA by "+file, coverFile(file, t.Store))
 	}
 	return warnings, nil
