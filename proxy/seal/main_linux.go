@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -24,9 +25,14 @@ func init() {
 
 func isStart() bool { return len(os.Args) > 0 && os.Args[0] == startName }
 
+// mainCalled reports whether this program calls Main. One that doesn't would do its own
+// work again in place of a command.
+var mainCalled atomic.Bool
+
 // Main turns this process into the sealed command if [Start] has started it, and then
-// doesn't return. Otherwise it does nothing. Programs call it first in main.
+// doesn't return. Otherwise it returns at once. Programs call it first in main.
 func Main() {
+	mainCalled.Store(true)
 	if !isStart() {
 		return
 	}

@@ -121,9 +121,12 @@ func anyAddresses() []netip.Addr {
 	return []netip.Addr{netip.IPv4Unspecified()}
 }
 
-// openPorts listens on ports of all addresses.
+// openPorts listens on ports of all addresses, port 53 aside, which open has opened.
 func (s *sockets) openPorts(ports []uint16) error {
 	for _, port := range ports {
+		if port == namePort {
+			continue
+		}
 		for _, any := range anyAddresses() {
 			if _, err := s.listen(socket{rolePort, port}, netip.AddrPortFrom(any, port)); err != nil {
 				return err

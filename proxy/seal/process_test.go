@@ -225,12 +225,22 @@ func TestEndedContextStartsNothing(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Ports: make([]uint16, maxPorts+1)},
+		{Ports: slices.Repeat([]uint16{80}, maxPorts+1)},
+		{Ports: []uint16{0}},
+		{Forwards: []uint16{0}},
 		{Proxy: netip.MustParseAddrPort("192.0.2.1:80")},
 	} {
 		if _, err := Start(t.Context(), exec.Command("true"), o); err == nil {
 			t.Errorf("%v: no error", o)
 		}
+	}
+}
+
+func TestProgramThatDoesNotCallMain(t *testing.T) {
+	mainCalled.Store(false)
+	defer mainCalled.Store(true)
+	if _, err := Start(t.Context(), exec.Command("true"), Options{}); err == nil || !strings.Contains(err.Error(), "seal.Main") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -65,6 +65,9 @@ func (o Options) validate() error {
 	if len(o.Ports)+len(o.Forwards) > maxPorts {
 		return fmt.Errorf("a sealed command can have at most %d ports", maxPorts)
 	}
+	if slices.Contains(o.Ports, 0) || slices.Contains(o.Forwards, 0) {
+		return errors.New("a sealed command can't have port 0")
+	}
 	if o.Proxy.IsValid() && !o.Proxy.Addr().IsLoopback() {
 		return fmt.Errorf("the proxy's address in a sealed network is %s, which is not loopback", o.Proxy)
 	}

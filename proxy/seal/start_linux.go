@@ -72,16 +72,19 @@ const maxMessage = 200 << 10
 // Start changes cmd's Path, Args and ExtraFiles, and adds to its SysProcAttr. The first
 // descriptor after cmd's own ExtraFiles is closed in the command.
 //
-// If the command can't be sealed, it isn't started, and the error is an [*Error]. If
-// only the command can't be executed, the error is like cmd.Start's: it wraps
-// [fs.ErrNotExist], [fs.ErrPermission], ENOEXEC and so on. After an error there is
-// nothing to wait for or to close.
+// If the command can't be sealed, it isn't started, and the error is an [*Error], which may
+// wrap any system error. Otherwise, if the command can't be executed, the error is like
+// cmd.Start's: it wraps [exec.ErrNotFound], [fs.ErrNotExist], [fs.ErrPermission],
+// ENOEXEC and so on. After an error there is nothing to wait for or to close.
 func Start(ctx context.Context, cmd *exec.Cmd, options Options) (*Network, error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err // as cmd.Start does
 	}
 	if err := options.validate(); err != nil {
 		return nil, err
+	}
+	if !mainCalled.Load() {
+		return nil, newError("starting", errors.New("this program doesn't call seal.Main"))
 	}
 	inside, conn, err := socketPair()
 	if err != nil {

@@ -113,6 +113,9 @@ func outwardSockets(uid int, getenv func(string) string) []string {
 			paths = append(paths, filepath.Join(folder, name))
 		}
 	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		paths = append(paths, filepath.Join(home, ".docker/desktop/docker.sock"), filepath.Join(home, ".docker/run/docker.sock"))
+	}
 	for _, variable := range []string{"DOCKER_HOST", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS"} {
 		paths = append(paths, socketPaths(getenv(variable))...)
 	}
@@ -276,7 +279,7 @@ func bindBack(covered, path string, kind fs.FileMode) error {
 			return err
 		}
 	default:
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
+		if err := unix.Mknod(path, unix.S_IFREG|0o644, 0); err != nil {
 			return err
 		}
 	}
