@@ -107,7 +107,7 @@ func (g *Conn) SetDeadline(t time.Time) error {
 
 // closeGrace is how long the system may take at the end for what has been written. It
 // is for what has room there: a peer that does not read is not waited for.
-const closeGrace = 10 * time.Millisecond
+const closeGrace = 100 * time.Millisecond
 
 // Close sends what the system takes at once and breaks off the rest. crypto/tls closes
 // right after the alert that says why a handshake fails.
