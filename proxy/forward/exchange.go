@@ -27,9 +27,9 @@ type exchange struct {
 
 	forwarder *Forwarder
 	watchdog  flow.Watchdog
-	asking    bool      // a request with a body is being sent; guarded by watchdog.Sync
 	cancel    func()    // ends what goes on upstream; if nil, closing upstream does
 	upstream  io.Closer // the body of the origin's response; nil until it is there
+	asking    bool      // a request with a body is being sent; guarded by watchdog.Sync
 	told      bool      // the answer says that the request stood still
 }
 
