@@ -30,14 +30,14 @@ type CA struct {
 	signer  crypto.Signer
 	now     func() time.Time
 
-	leafKey *ecdsa.PrivateKey // of all leaves; it lives as long as the process, as making one costs as much as signing
+	leafKey *ecdsa.PrivateKey // of all leaves, for as long as the process lives: making a key costs as much as signing
 
 	mu     sync.Mutex
 	leaves *simplelru.LRU[string, *leaf] // by host
 }
 
-// Open loads the CA that opts names. If opts names none, it loads the one in dataDir, which it
-// makes first if there is none. Processes that do so at the same time all get the same CA.
+// Open loads the CA that opts names. If opts names none, it loads the one in dataDir, and
+// makes one there first if need be. Processes that do so at the same time all get the same CA.
 func Open(opts Options, dataDir string) (*CA, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func Open(opts Options, dataDir string) (*CA, error) {
 // Path is the file of the CA certificate.
 func (ca *CA) Path() string { return ca.path }
 
-// PEM is what a client must trust: the CA certificate, and those above it
-// where the user's own file has them.
+// PEM is what a client must trust: the CA certificate, and those above it that the user's
+// own file has.
 func (ca *CA) PEM() []byte {
 	var out []byte
 	for _, der := range ca.chain {
@@ -80,7 +80,7 @@ func (ca *CA) PEM() []byte {
 	return out
 }
 
-// Warnings are sentences about what works today and should still be mended.
+// Warnings are sentences about what works today but ought to be mended.
 func (ca *CA) Warnings() []string {
 	var warnings []string
 	// Group read is left alone: it is how Kubernetes hands out secrets.
@@ -107,14 +107,13 @@ func (ca *CA) load() error {
 	if ca.signer, err = readKey(ca.keyPath); err != nil {
 		return err
 	}
-	return fits(ca.keyPath, ca.signer, ca.path, ca.cert)
+	return checkPair(ca.keyPath, ca.signer, ca.path, ca.cert)
 }
 
-// errEarly is about a CA whose time has not come. The clock is more likely at fault.
+// errEarly is in the error for a CA that is not valid yet. The clock is more likely at fault.
 var errEarly = errors.New("is valid only from")
 
-// readCA returns the certificates of a PEM file, of which the first is one that
-// may sign others now.
+// readCA returns the certificates of a PEM file. The first is a CA that is valid now.
 func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
 	chain, err := readChain(path)
 	if err != nil {
@@ -123,9 +122,9 @@ func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
 	ca := chain[0]
 	switch {
 	case !ca.IsCA || !ca.BasicConstraintsValid || ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0:
-		return nil, fmt.Errorf("the certificate in %s (the first, if it has several) is no CA: it may not sign others", path)
+		return nil, fmt.Errorf("the certificate in %s (the first, if it has several) is not a CA certificate: it may not sign others", path)
 	case now.After(ca.NotAfter):
-		return nil, fmt.Errorf("the CA %s has expired on %s", path, ca.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("the CA %s expired on %s", path, ca.NotAfter.Format(time.RFC3339))
 	case now.Before(ca.NotBefore):
 		return nil, fmt.Errorf("the CA %s %w %s on, and this machine's clock says %s; set the clock right, or wait",
 			path, errEarly, ca.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
@@ -133,16 +132,16 @@ func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// fits says if a key is not that of a certificate.
-func fits(keyPath string, key crypto.Signer, certPath string, cert *x509.Certificate) error {
+// checkPair returns an error if a key is not that of a certificate.
+func checkPair(keyPath string, key crypto.Signer, certPath string, cert *x509.Certificate) error {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(cert.PublicKey) {
-		return fmt.Errorf("the key %s does not fit the certificate %s", keyPath, certPath)
+		return fmt.Errorf("the key %s is not that of the certificate %s", keyPath, certPath)
 	}
 	return nil
 }
 
-// readChain returns the certificates of a PEM file: one at least.
+// readChain returns the certificates of a PEM file, at least one.
 func readChain(path string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -185,7 +184,7 @@ func readKey(path string) (crypto.Signer, error) {
 
 func parseKey(block *pem.Block) (crypto.Signer, error) {
 	if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
-		return nil, errors.New("it is encrypted, and there is nobody to ask for a password at start; decrypt it with openssl pkey")
+		return nil, errors.New("it is encrypted, and nobody is there to give the password at the start; decrypt it with openssl pkey")
 	}
 	var key any
 	var err error

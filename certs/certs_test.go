@@ -124,7 +124,7 @@ func TestKeyWithoutCertificateIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := open(t, Options{}, dir)
-	if err := fits(before.keyPath, before.signer, after.Path(), decodePEM(t, after.PEM())); err != nil {
+	if err := checkPair(before.keyPath, before.signer, after.Path(), decodePEM(t, after.PEM())); err != nil {
 		t.Errorf("the key was not kept: %v", err)
 	}
 }
@@ -148,7 +148,7 @@ func TestFileSystemWithoutLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := appear(path, want, none, &pem.Block{Type: "CERTIFICATE"}); err != nil {
+		if err := createOnce(path, want, none, &pem.Block{Type: "CERTIFICATE"}); err != nil {
 			t.Error(err)
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
@@ -282,15 +282,15 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		{"no certificate file", Options{Cert: "/nowhere/ca", Key: key}, "", []string{"ca_cert: ", "/nowhere/ca"}},
 		{"no key file", Options{Cert: cert, Key: "/nowhere/key"}, "", []string{"ca_key: ", "/nowhere/key"}},
 		{"neither file", Options{Cert: "/nowhere/ca", Key: "/nowhere/key"}, "", []string{"ca_cert: ", "/nowhere/ca", "\nca_key: ", "/nowhere/key"}},
-		{"expired, the user's", Options{Cert: cert, Key: key, Now: in(caLife + day)}, "", []string{"ca_cert: ", cert, "has expired on"}},
+		{"expired, the user's", Options{Cert: cert, Key: key, Now: in(caLife + day)}, "", []string{"ca_cert: ", cert, "expired on"}},
 		{"certificate is text", Options{Cert: file, Key: key}, "", []string{"ca_cert: ", file, "no PEM certificate"}},
 		{"certificate is broken", Options{Cert: broken, Key: key}, "", []string{broken, "malformed"}},
 		{"key is text", Options{Cert: cert, Key: file}, "", []string{"ca_key: ", file, "no PEM private key"}},
 		{"key is broken", Options{Cert: cert, Key: broken}, "", []string{broken}},
 		{"key is encrypted", Options{Cert: cert, Key: locked}, "", []string{locked, "encrypted", "openssl pkey"}},
-		{"key of another", Options{Cert: cert, Key: other.keyPath}, "", []string{"ca_key: ", other.keyPath, "does not fit", cert}},
-		{"no CA", Options{Cert: noCA, Key: key}, "", []string{"ca_cert: ", noCA, "no CA"}},
-		{"expired", Options{Now: in(caLife + day)}, made, []string{cert, "has expired on", "delete", "ca-key.pem"}},
+		{"key of another", Options{Cert: cert, Key: other.keyPath}, "", []string{"ca_key: ", other.keyPath, "is not that of", cert}},
+		{"no CA", Options{Cert: noCA, Key: key}, "", []string{"ca_cert: ", noCA, "is not a CA certificate"}},
+		{"expired", Options{Now: in(caLife + day)}, made, []string{cert, "expired on", "delete", "ca-key.pem"}},
 		{"not yet valid", Options{Now: in(-caBackdate - day)}, made, []string{cert, "only from", "clock"}},
 		{"certificate alone", Options{}, alone, []string{"ca-key.pem", "delete"}},
 		{"spoilt key alone", Options{}, spoilt, []string{"ca-key.pem", "delete it"}},

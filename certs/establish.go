@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -23,28 +24,28 @@ const (
 	caBackdate = 7 * day // clients' clocks differ
 )
 
-// A link is os.Link.
+// A link is os.Link, or a test's in its place.
 type link func(oldname, newname string) error
 
-// establish makes the CA at path and keyPath if it is not there.
+// establish makes the CA at path and keyPath if it does not exist.
 //
-// No lock is needed: each file appears whole or not at all, and never takes
-// the place of another (see appear for file systems without links). The key comes first, and what is there when the
-// certificate is made is what it is made for. So whoever comes second, or
-// after a crash between the two files, goes on with the key of the first.
+// It needs no lock: each file appears whole or not at all, and never replaces another
+// (createOnce has the exception). The key comes first, and the certificate is made for the
+// key that is then there. So a process that comes second, or after a crash between the two
+// files, goes on with the first one's key.
 func establish(path, keyPath string, now time.Time, link link) error {
-	there, err := exists(path)
+	found, err := exists(path)
 	if err != nil {
-		return unusable(err)
-	} else if there {
+		return withRemedy(err)
+	} else if found {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return unusable(err)
+		return withRemedy(err)
 	}
-	if there, err := exists(keyPath); err != nil {
-		return unusable(err)
-	} else if !there {
+	if found, err := exists(keyPath); err != nil {
+		return withRemedy(err)
+	} else if !found {
 		if err := makeKey(keyPath, link); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func establish(path, keyPath string, now time.Time, link link) error {
 	if err != nil {
 		return fmt.Errorf("make a CA for the key %s: %w", keyPath, err)
 	}
-	return appear(path, 0o644, link, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return createOnce(path, 0o644, link, &pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func makeKey(path string, link link) error {
@@ -69,7 +70,7 @@ func makeKey(path string, link link) error {
 	if err != nil {
 		return fmt.Errorf("make the CA's key: %w", err)
 	}
-	return appear(path, 0o600, link, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return createOnce(path, 0o600, link, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
@@ -83,8 +84,8 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 	}
 	digest := sha256.Sum256(public)
 	template := &x509.Certificate{
-		// The serial number tells two CAs of one host apart: RFC 5280, 4.1.2.6
-		// wants a name for each key, and clients look for an issuer by its name.
+		// The serial number tells two CAs of one host apart: clients look for an issuer
+		// by its name, and RFC 5280 4.1.2.6 wants a name for each key.
 		Subject: pkix.Name{
 			Organization: []string{"robotsproxy"},
 			CommonName:   fmt.Sprintf("%.*s", maxCommonName, "robotsproxy CA on "+host),
@@ -101,20 +102,18 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 	return x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 }
 
-// appear makes a file come into being at path with all its content, unless
-// there is one already, which then stays as it is. Where a file system has no
-// hard links the file comes into being empty, and another process that looks
-// in the moment until it is written, or after a crash in it, finds no PEM and
-// says so.
-func appear(path string, mode fs.FileMode, link link, block *pem.Block) error {
+// createOnce creates a file with all its content at once. A file that exists already stays
+// as it is. On a file system without hard links the file is empty for a moment: a process
+// that reads it then, or after a crash in that moment, finds no PEM in it and says so.
+func createOnce(path string, mode fs.FileMode, link link, block *pem.Block) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
-		return unusable(err)
+		return withRemedy(err)
 	}
 	defer os.Remove(temp.Name())
 	text := pem.EncodeToMemory(block)
 	if err := fill(temp, mode, text); err != nil {
-		return unusable(err)
+		return withRemedy(err)
 	}
 	err = link(temp.Name(), path)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -124,11 +123,11 @@ func appear(path string, mode fs.FileMode, link link, block *pem.Block) error {
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	} else if err != nil {
-		return unusable(err)
+		return withRemedy(err)
 	}
 	if err := fill(file, mode, text); err != nil {
 		os.Remove(path)
-		return unusable(err)
+		return withRemedy(err)
 	}
 	return nil
 }
@@ -147,6 +146,11 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-func unusable(err error) error {
-	return fmt.Errorf("find or make the CA in the data directory: %w; choose a directory that can be written, with --data-dir or data_dir", err)
+// withRemedy says what was being done, and what helps where the directory is at fault.
+func withRemedy(err error) error {
+	remedy := ""
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOTDIR) {
+		remedy = "; choose a directory that can be written, with --data-dir or data_dir"
+	}
+	return fmt.Errorf("find or make the CA in the data directory: %w%s", err, remedy)
 }

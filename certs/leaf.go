@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	leafLife      = 90 * day // browsers refuse 398 days and more
+	leafLife      = 90 * day // browsers refuse 398 days or more
 	leafBackdate  = day
-	maxLeaves     = 1024 // some 2 KiB each; a new one costs less than the handshake that wants it
+	maxLeaves     = 1024 // some 2 KiB each; signing one costs less than the handshake that needs it
 	maxCommonName = 64   // RFC 5280, upper bounds
 )
 
-// A leaf is a host's certificate. It exists from the first request for it, signed or not.
+// A leaf is a host's certificate. It exists from the first request for it on, signed or not.
 type leaf struct {
 	host                string
 	notBefore, notAfter time.Time
@@ -30,15 +30,14 @@ type leaf struct {
 }
 
 // Leaf is the certificate for a host, with the chain up to the CA. It is signed once,
-// kept, and signed anew well before it expires. No certificate outlives the CA.
+// kept, and replaced well before it expires. No certificate outlives the CA.
 //
 // host is a name in its normal form (lower case, punycode, no dot at the end) or an IP
-// address without brackets and zone. Leaf trusts its callers to have made it so: it signs
-// what it is given.
+// address without brackets and zone. Leaf does not check that: it signs what it is given.
 func (ca *CA) Leaf(host string) (*tls.Certificate, error) {
 	now := ca.now()
 	if now.After(ca.cert.NotAfter) {
-		return nil, fmt.Errorf("sign a certificate for %s: the CA %s has expired on %s",
+		return nil, fmt.Errorf("sign a certificate for %s: the CA %s expired on %s",
 			host, ca.path, ca.cert.NotAfter.Format(time.RFC3339))
 	}
 	l := ca.leaf(host, now)

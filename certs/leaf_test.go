@@ -99,7 +99,7 @@ func TestLeafIsRenewed(t *testing.T) {
 		first = cert
 	}
 	now = begin.Add(caLife + time.Hour)
-	if _, err := ca.Leaf("example.com"); err == nil || !strings.Contains(err.Error(), "has expired") {
+	if _, err := ca.Leaf("example.com"); err == nil || !strings.Contains(err.Error(), "expired on") {
 		t.Errorf("after the end of the CA: error %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func (o Options) Validate() error {
 	}
 	key, err := readKey(o.Key)
 	if err == nil && chain != nil {
-		err = fits(o.Key, key, o.Cert, chain[0])
+		err = checkPair(o.Key, key, o.Cert, chain[0])
 	}
 	if err != nil {
 		errs = append(errs, keyerr.New("ca_key", "%w%s", err, mendPermission(err)))
@@ -55,9 +55,9 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// now is the wall time, as the dates in certificates are. With a monotonic reading,
-// which Round takes away, a certificate that was signed here would not grow older
-// while the machine sleeps, or when its clock is set on.
+// now is the wall time, as the dates in certificates are. Round takes the monotonic reading
+// away: by that, a certificate would not grow older while the machine sleeps, nor when its
+// clock is set forward.
 func (o Options) now() time.Time {
 	now := o.Now
 	if now == nil {

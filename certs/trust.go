@@ -14,19 +14,19 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// Own is what the user of a client has told it to trust already.
+// Own names what the user of a client already has it trust.
 type Own struct {
-	Bundles []string // what their variables name: PEM files, and folders of such files
-	Wgetrc  string   // what wget reads at its start; "" means nothing
+	Bundles []string // PEM files, and folders of such files, that the user's variables name
+	Wgetrc  string   // the file that wget reads at its start; "" for none
 }
 
-// Trust names the files by which clients trust the CA, as absolute paths. None
-// of them holds a key.
+// Trust names the files by which clients trust the CA, as absolute paths. None of them
+// holds a private key.
 type Trust struct {
 	CA            string // this CA alone, in PEM, for variables that add to a client's roots
 	Bundle        string // the system's roots, the user's own and this CA, in PEM, for variables that replace
 	Store         string // the roots of Bundle as a PKCS#12 trust store, for Java
-	StorePassword string // there must be one, and everybody may know it
+	StorePassword string // PKCS#12 needs one; it is no secret
 	Wgetrc        string // the user's own with Bundle as ca_certificate
 	PHP           string // a folder for PHP_INI_SCAN_DIR, with one file that names Bundle
 
@@ -34,8 +34,8 @@ type Trust struct {
 	Warnings []string
 }
 
-// TrustFolder is the folder that clients may read: TrustDir or, where that is
-// "", trust in the data directory.
+// TrustFolder is the folder that clients may read: TrustDir or, if that is "", the folder
+// trust in the data directory.
 func (o Options) TrustFolder(dataDir string) string {
 	if o.TrustDir != "" {
 		return o.TrustDir
@@ -43,27 +43,26 @@ func (o Options) TrustFolder(dataDir string) string {
 	return filepath.Join(dataDir, "trust")
 }
 
-// WriteTrust writes the files of a Trust into folder, which is made if it is
-// not there. Everybody may read them, unless the user's wgetrc is private: then
-// so is its copy. Several processes may write at the same time: a reader finds
-// each file whole, and what has not changed is left alone. Of several that
-// differ in own the last counts, so they need folders of their own.
+// WriteTrust writes the files of a Trust into folder, and makes the folder if need be.
+// Everybody may read them, except the copy of a wgetrc that is private. Several processes
+// may write at the same time: a reader finds each file whole, and files that have not
+// changed are left alone. Processes that differ in own need folders of their own, since
+// the last to write wins.
 //
-// A file of the user's own that can't be read, or has no certificate in it, is
-// left out with a warning. Many clients pass over such a file, so theirs would
-// break where it worked, and to leave it out trusts nobody more.
+// A file of the user's own that can't be read, or that has no certificate, is left out with
+// a warning. Many clients ignore such a file, so an error would break what worked, and
+// leaving it out trusts nobody more.
 //
-// The folder may not be one that has the CA's own files in it, at any depth.
+// The folder must not hold the CA's own files, at any depth.
 func (ca *CA) WriteTrust(folder string, own Own) (Trust, error) {
 	t, err := ca.writeTrust(folder, own, systemRoots)
 	if err != nil {
-		return Trust{}, fmt.Errorf("write what makes clients trust the CA: %w; name a folder for it with https.trust_dir", err)
+		return Trust{}, fmt.Errorf("write the files by which clients trust the CA: %w; name a folder for them with https.trust_dir", err)
 	}
 	return t, nil
 }
 
-// writeTrust is WriteTrust on a system whose roots are in the first of places
-// that has any.
+// writeTrust is WriteTrust on a system whose roots are in the first of places that has any.
 func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -100,20 +99,20 @@ func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error)
 		{t.Store, store, 0o644},
 		{t.Wgetrc, wgetrc, wgetrcMode},
 		{filepath.Join(t.PHP, "robotsproxy.ini"), phpINI(t.Bundle), 0o644},
-		{t.CA, ca.PEM(), 0o644}, // the last: until then it says which CA the bundle is of
+		{t.CA, ca.PEM(), 0o644}, // the last, since roots reads it to know the CA in the bundle
 	} {
-		if err := renew(file.path, file.content, file.mode); err != nil {
+		if err := replace(file.path, file.content, file.mode); err != nil {
 			return Trust{}, err
 		}
 	}
 	return t, nil
 }
 
-// roots are the system's, those in the user's files and the CA, each once.
+// roots are the system's, those in the user's files, and the CA, each once.
 //
-// A file of the user's may be the bundle itself, by the variables of this very
-// folder. What they trusted stays in it, but not the CA of its time, which may
-// have been replaced because somebody else has got its key.
+// If the user's variables already point into this folder, the bundle itself is one of the
+// files. The roots in it stay, but not its former CA: that may have been replaced because
+// somebody else got its key.
 func (ca *CA) roots(t *Trust, files, places []string) []*x509.Certificate {
 	all := newSet()
 	for _, place := range places {
@@ -125,7 +124,7 @@ func (ca *CA) roots(t *Trust, files, places []string) []*x509.Certificate {
 	for _, file := range files {
 		found, err := readRoots(file)
 		if err != nil {
-			t.Warnings = append(t.Warnings, fmt.Sprintf("no roots are taken from %s: %v; clients that trusted them will not now", file, err))
+			t.Warnings = append(t.Warnings, fmt.Sprintf("no roots are taken from %s: %v; clients that trusted them no longer do", file, err))
 			continue
 		}
 		if sameFile(file, t.Bundle) {
@@ -141,19 +140,17 @@ func (ca *CA) roots(t *Trust, files, places []string) []*x509.Certificate {
 func encode(certs []*x509.Certificate) []byte {
 	var out bytes.Buffer
 	for _, cert := range certs {
-		pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}) // a Buffer takes all
+		pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}) // a Buffer never fails
 	}
 	return out.Bytes()
 }
 
-// trustStore is a PKCS#12 file that marks each certificate as trusted, in the
-// way that Java asks for.
+// trustStore is a PKCS#12 file that marks each certificate as trusted, as Java wants it.
 //
-// It is encrypted as of old, with 3DES and SHA-1: Java 8 before its update 301
-// can't read anything newer, nor any Java before 18 a store without encryption.
-// There is no secret in it. Therefore the salts may come from the content: the
-// same roots always make the same file, and the names are digests, since two
-// roots under one name would be one to Java.
+// It is encrypted with 3DES and SHA-1: Java 8 before update 301 can read nothing newer, and
+// no Java before 18 reads a store without encryption. Since it holds no secret, the salts may
+// come from the content, so that the same roots always make the same file. The names are
+// digests, since Java takes two roots of one name for one.
 func trustStore(certs []*x509.Certificate) ([]byte, error) {
 	all := sha256.New()
 	var entries []pkcs12.TrustStoreEntry
@@ -170,9 +167,8 @@ func trustStore(certs []*x509.Certificate) ([]byte, error) {
 	return store, nil
 }
 
-// mergeWgetrc is the user's own and then the bundle: of two lines wget heeds the
-// later. The user's may hold passwords; where not everybody may read it, only
-// its owner may read the copy.
+// mergeWgetrc is the user's own file and then the bundle, since wget heeds the later of two
+// lines. The user's may hold passwords: if it is private, so is the copy.
 func mergeWgetrc(t *Trust, own string) ([]byte, fs.FileMode) {
 	line := "ca_certificate = " + t.Bundle + "\n"
 	if own == "" {
@@ -180,7 +176,7 @@ func mergeWgetrc(t *Trust, own string) ([]byte, fs.FileMode) {
 	}
 	text, mode, err := readRegular(own)
 	if err != nil {
-		t.Warnings = append(t.Warnings, fmt.Sprintf("wget goes without %s: %v", own, err))
+		t.Warnings = append(t.Warnings, fmt.Sprintf("wget will not read %s: %v", own, err))
 		return []byte(line), 0o644
 	}
 	if mode&0o004 == 0 {
@@ -188,15 +184,15 @@ func mergeWgetrc(t *Trust, own string) ([]byte, fs.FileMode) {
 	} else {
 		mode = 0o644
 	}
-	text = bytes.TrimSuffix(text, []byte(line)) // own may be the very file that is written here
+	text = bytes.TrimSuffix(text, []byte(line)) // own may be the file that is written here
 	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
 		text = append(text, '\n')
 	}
 	return append(text, line...), mode
 }
 
-// phpINI puts the path in single quotes, inside which PHP expands nothing; a
-// single quote itself goes between double ones.
+// phpINI puts the path in single quotes, in which PHP expands nothing. A single quote goes
+// between double ones.
 func phpINI(bundle string) []byte {
 	quoted := "'" + strings.ReplaceAll(bundle, "'", `'"'"'`) + "'"
 	return []byte("curl.cainfo = " + quoted + "\nopenssl.cafile = " + quoted + "\n")

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// apart refuses a folder for clients that has one of the files in it, at any
-// depth, or whose name the files written there can't hold.
+// apart refuses a folder for clients that holds one of the files, at any depth, or whose
+// name can't be written into the files there.
 func apart(folder string, files ...string) error {
 	if strings.ContainsAny(folder, "\r\n") {
-		return fmt.Errorf("%q has a line break in it", folder)
+		return fmt.Errorf("%q has a line break in its name", folder)
 	}
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -24,13 +24,13 @@ func apart(folder string, files ...string) error {
 	}
 	for _, file := range files {
 		if holds(folder, file) {
-			return fmt.Errorf("%s is for clients to read, and %s is in it; they need folders of their own", folder, file)
+			return fmt.Errorf("clients may read all of %s, and %s is in it; keep them in different folders", folder, file)
 		}
 	}
 	return nil
 }
 
-// holds says if file, by its name or where its links lead, is somewhere in folder.
+// holds reports whether file is somewhere in folder, by its name or where its links lead.
 func holds(folder, file string) bool {
 	paths := []string{file}
 	if target, err := filepath.EvalSymlinks(file); err == nil {
@@ -54,8 +54,8 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// makeFolder makes a folder that everybody may read, whatever the umask. One
-// that is there already has the mode that somebody has given it.
+// makeFolder makes a folder that everybody may read, whatever the umask. One that exists
+// keeps the mode that somebody gave it.
 func makeFolder(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -70,10 +70,10 @@ func makeFolder(path string) error {
 	return err
 }
 
-// renew makes the file at path have this content and mode. Whoever reads it
-// finds the old content or the new one.
-func renew(path string, content []byte, mode fs.FileMode) error {
-	if is(path, content, mode) {
+// replace gives the file at path this content and mode. Its readers find the old content
+// or the new one.
+func replace(path string, content []byte, mode fs.FileMode) error {
+	if holdsAlready(path, content, mode) {
 		return nil
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
@@ -87,7 +87,8 @@ func renew(path string, content []byte, mode fs.FileMode) error {
 	return os.Rename(temp.Name(), path)
 }
 
-func is(path string, content []byte, mode fs.FileMode) bool {
-	there, has, err := readRegular(path)
-	return err == nil && bytes.Equal(there, content) && (has.Perm() == mode || runtime.GOOS == "windows") // where all are 0666
+func holdsAlready(path string, content []byte, mode fs.FileMode) bool {
+	present, has, err := readRegular(path)
+	sameMode := has.Perm() == mode || runtime.GOOS == "windows" // where all are 0666
+	return err == nil && bytes.Equal(present, content) && sameMode
 }

@@ -11,12 +11,12 @@ import (
 	"slices"
 )
 
-// systemRoots are where systems keep the roots that they trust. Files come
-// before folders, in which there may be more than roots.
+// systemRoots are where systems keep the roots that they trust. Files come before folders,
+// since a folder may hold more than roots.
 var systemRoots = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Gentoo, Alpine, NixOS
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora, RHEL
-	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora, RHEL, of old
+	"/etc/pki/tls/certs/ca-bundle.crt",                  // older Fedora and RHEL
 	"/etc/ssl/ca-bundle.pem",                            // openSUSE
 	"/var/lib/ca-certificates/ca-bundle.pem",            // openSUSE
 	"/etc/ssl/certs/ca-bundle.crt",                      // NixOS
@@ -33,8 +33,8 @@ var systemRoots = []string{
 	"/etc/openssl/certs", // NetBSD
 }
 
-// readRoots returns the certificates in a PEM file, or in all files of a
-// folder, subfolders aside: one at least.
+// readRoots returns the certificates in a PEM file, or in all files of a folder but not of
+// its subfolders. There is at least one.
 func readRoots(path string) ([]*x509.Certificate, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -52,8 +52,8 @@ func readRoots(path string) ([]*x509.Certificate, error) {
 	return certs, err
 }
 
-// readFolder passes over the files that it can't read: those that a system
-// keeps beside its roots may be for other eyes.
+// readFolder passes over files that it can't read: what a system keeps beside its roots may
+// be private.
 func readFolder(path string) ([]*x509.Certificate, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -72,23 +72,22 @@ func readFile(path string) ([]*x509.Certificate, error) {
 	return parsePEM(text), err
 }
 
-// readRegular reads a file that ends: no pipe, and no device.
+// readRegular reads a regular file. Pipes and devices might never end.
 func readRegular(path string) ([]byte, fs.FileMode, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is no regular file", path)
+		return nil, 0, fmt.Errorf("%s is not a regular file", path)
 	}
 	text, err := os.ReadFile(path)
 	return text, info.Mode(), err
 }
 
-// parsePEM returns the certificates in a text and nothing else: neither keys
-// nor a TRUSTED CERTIFICATE, which may be trusted for something else than
-// servers. What crypto/x509 can't parse is left out, for a client may refuse a
-// whole file for it.
+// parsePEM returns the certificates in a text and nothing else: no keys, and no TRUSTED
+// CERTIFICATE, which may be trusted for other purposes than servers. It leaves out what
+// crypto/x509 can't parse, since a client may refuse a whole file because of it.
 func parsePEM(text []byte) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -102,7 +101,7 @@ func parsePEM(text []byte) []*x509.Certificate {
 	return certs
 }
 
-// A set keeps certificates in the order in which they came, each once.
+// A set holds each certificate once, in the order of their arrival.
 type set struct {
 	certs []*x509.Certificate
 	seen  map[string]bool // by DER

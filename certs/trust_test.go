@@ -51,7 +51,7 @@ func TestRootsInABundle(t *testing.T) {
 		{name: "a file that is not there", files: map[string]string{"1": a, "v": c}, system: []string{"1"}, own: []string{"u", "v"}, want: a + c, warned: []string{"u: no such file"}},
 		{name: "a file with a key alone", files: map[string]string{"1": a, "u": secret}, system: []string{"1"}, own: []string{"u"}, want: a, warned: []string{"u: there is no PEM certificate"}},
 		{name: "a folder without roots", files: map[string]string{"1": a, "d/key.pem": secret}, system: []string{"1"}, own: []string{"d"}, want: a, warned: []string{"d: there is no PEM certificate"}},
-		{name: "a device", files: map[string]string{"1": a}, system: []string{"1"}, own: []string{"/dev/zero"}, want: a, warned: []string{"/dev/zero is no regular file"}},
+		{name: "a device", files: map[string]string{"1": a}, system: []string{"1"}, own: []string{"/dev/zero"}, want: a, warned: []string{"/dev/zero is not a regular file"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
