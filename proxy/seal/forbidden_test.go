@@ -28,21 +28,21 @@ func init() {
 	}
 	// filtered runs a sealer under a seccomp filter like a container's.
 	programs["filtered"] = func(args []string) error {
-		if err := forbid(unix.SYS_CLONE, hasFlags, unix.CLONE_NEWUSER, refuse); err != nil {
+		if err := forbid(unix.SYS_CLONE, 0, hasFlags, unix.CLONE_NEWUSER, refuse); err != nil {
 			return err
 		}
 		return programs["sealer"](args)
 	}
 	// withoutmount runs a sealer where the process inside can't mount.
 	programs["withoutmount"] = func(args []string) error {
-		if err := forbid(unix.SYS_MOUNT, isAtLeast, 0, refuse); err != nil {
+		if err := forbid(unix.SYS_MOUNT, 0, isAtLeast, 0, refuse); err != nil {
 			return err
 		}
 		return programs["sealer"](args)
 	}
 	// killed runs a sealer where a signal ends the process inside early.
 	programs["killed"] = func(args []string) error {
-		if err := forbid(unix.SYS_MOUNT, isAtLeast, 0, unix.SECCOMP_RET_KILL_PROCESS); err != nil {
+		if err := forbid(unix.SYS_MOUNT, 0, isAtLeast, 0, unix.SECCOMP_RET_KILL_PROCESS); err != nil {
 			return err
 		}
 		_, err := Start(context.Background(), exec.Command(args[0], args[1:]...), Options{})
@@ -55,19 +55,18 @@ func init() {
 // refuse has a system call end with EPERM.
 const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 
-// These compare the first argument of a system call with a value.
+// These compare an argument of a system call with a value.
 const (
 	isEqual   = unix.BPF_JEQ
 	isAtLeast = unix.BPF_JGE
 	hasFlags  = unix.BPF_JSET
 )
 
-// forbid does something about a system call if its first argument compares with value.
-func forbid(call uint32, comparison uint16, value, action uint32) error {
-	const (
-		callOffset     = 0  // of struct seccomp_data
-		argumentOffset = 16 // its lower half, on little-endian machines
-	)
+// forbid does something about a system call if an argument, counted from 0, compares
+// with value.
+func forbid(call, argument uint32, comparison uint16, value, action uint32) error {
+	const callOffset = 0              // in struct seccomp_data
+	argumentOffset := 16 + 8*argument // its lower half, on little-endian machines
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: callOffset},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 3},

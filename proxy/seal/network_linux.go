@@ -100,7 +100,7 @@ func (s *sockets) open(o Options) error {
 	}
 	for _, any := range anyAddresses() {
 		address := netip.AddrPortFrom(any, namePort)
-		if _, err := s.listen(socket{Role: roleNameConn}, address); err != nil {
+		if _, err := s.listen(socket{Role: roleNameListener}, address); err != nil {
 			return err
 		}
 		if err := s.listenPackets(address); err != nil {
@@ -170,7 +170,7 @@ func (s *sockets) listenPackets(address netip.AddrPort) error {
 		return err
 	}
 	defer conn.Close() // its duplicate stays
-	return s.add(socket{Role: rolePackets}, conn.(*net.UDPConn))
+	return s.add(socket{Role: roleNameSocket}, conn.(*net.UDPConn))
 }
 
 func setOptions(c syscall.RawConn, level int, options ...int) error {

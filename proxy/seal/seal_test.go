@@ -172,18 +172,34 @@ func TestConnectionsArriveWithTheirDestination(t *testing.T) {
 func init() {
 	// withoutipv6 seals one of programs where no IPv6 socket can be had.
 	programs["withoutipv6"] = func(args []string) error {
-		if err := forbid(unix.SYS_SOCKET, isEqual, unix.AF_INET6, refuse); err != nil {
+		if err := forbid(unix.SYS_SOCKET, 0, isEqual, unix.AF_INET6, refuse); err != nil {
 			return err
 		}
+		return programs["greeter"](args)
+	}
+	// withoutnftables seals one of programs where the rules of nf_tables can't be set.
+	programs["withoutnftables"] = func(args []string) error {
+		const protocol = 2 // argument of socket(2)
+		if err := forbid(unix.SYS_SOCKET, protocol, isEqual, unix.NETLINK_NETFILTER, refuse); err != nil {
+			return err
+		}
+		return programs["greeter"](args)
+	}
+	// greeter seals one of programs, and greets those who connect.
+	programs["greeter"] = func(args []string) error {
 		cmd := program(args[0], args[1:]...)
 		cmd.Stdout = os.Stdout
-		network, err := Start(context.Background(), cmd, Options{})
+		network, err := Start(context.Background(), cmd, Options{Ports: []uint16{80}})
 		if err != nil {
 			return err
 		}
 		defer network.Close()
 		greet(network.Caught...)
-		return cmd.Wait()
+		if err := cmd.Wait(); err != nil {
+			return err
+		}
+		fmt.Println("all ports:", network.AllPorts)
+		return nil
 	}
 }
 
@@ -193,12 +209,19 @@ func TestEndedConnectionsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestWithoutIPv6(t *testing.T) {
+func TestWithoutAKernelFeature(t *testing.T) {
 	needNamespaces(t)
-	cmd := program("withoutipv6", "dial", "192.0.2.1:80", "[2001:db8::1]:80")
-	output, err := cmd.CombinedOutput()
-	if want := "192.0.2.1:80 for 127.0.0.1\n[2001:db8::1]:80 operation not permitted\n"; err != nil || string(output) != want {
-		t.Errorf("got %q, %v", output, err)
+	for _, c := range []struct{ program, address, want string }{
+		{"withoutipv6", "192.0.2.1:80", "192.0.2.1:80 for 127.0.0.1\nall ports: true\n"},
+		{"withoutipv6", "[2001:db8::1]:80", "[2001:db8::1]:80 operation not permitted\nall ports: true\n"},
+		{"withoutnftables", "192.0.2.1:80", "192.0.2.1:80 for 127.0.0.1\nall ports: false\n"},
+		{"withoutnftables", "[2001:db8::1]:80", "[2001:db8::1]:80 for ::1\nall ports: false\n"},
+		{"withoutnftables", "192.0.2.1:8080", "192.0.2.1:8080 connection refused\nall ports: false\n"},
+	} {
+		output, err := program(c.program, "dial", c.address).CombinedOutput()
+		if err != nil || string(output) != c.want {
+			t.Errorf("%s, %s: got %q, %v", c.program, c.address, output, err)
+		}
 	}
 }
 

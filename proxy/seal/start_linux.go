@@ -51,12 +51,12 @@ type (
 )
 
 const (
-	roleCaught   role = "caught"   // connections that were redirected
-	rolePort     role = "port"     // connections to all addresses of one port
-	roleProxy    role = "proxy"    //
-	roleForward  role = "forward"  //
-	rolePackets  role = "packets"  // UDP port 53
-	roleNameConn role = "nameconn" // TCP port 53
+	roleCaught       role = "caught"        // accepts what the kernel redirects
+	rolePort         role = "port"          // accepts connections to one port of all addresses
+	roleProxy        role = "proxy"         // of Options.Proxy
+	roleForward      role = "forward"       // of one of Options.Forwards
+	roleNameSocket   role = "name socket"   // UDP port 53
+	roleNameListener role = "name listener" // TCP port 53
 )
 
 // stepExec is a report's step if only the command is at fault.
@@ -259,7 +259,7 @@ func receiveNetwork(conn *net.UnixConn) (*Network, error) {
 }
 
 func (n *Network) add(s socket, file *os.File) error {
-	if s.Role == rolePackets {
+	if s.Role == roleNameSocket {
 		conn, err := net.FilePacketConn(file)
 		if err == nil {
 			n.NameSockets = append(n.NameSockets, conn.(*net.UDPConn))
@@ -280,7 +280,7 @@ func (n *Network) add(s socket, file *os.File) error {
 		n.Proxy = l
 	case roleForward:
 		n.Forwards[s.Port] = l
-	case roleNameConn:
+	case roleNameListener:
 		n.NameListeners = append(n.NameListeners, l)
 	}
 	return nil
