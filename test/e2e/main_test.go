@@ -17,12 +17,27 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	code := build.RunTests(m, &program)
+	code := runTests(m)
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// runTests runs the tests with the program built, in the network that they are in.
+func runTests(m *testing.M) (code int) {
+	program = os.Getenv(programVariable)
+	if program == "" {
+		return build.RunTests(m, &program)
+	}
+	close, err := openOwnNetwork()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making the network of the tests:", err)
+		return 1
+	}
+	defer close()
+	return m.Run()
 }
 
 // deadAddress is an address where nobody listens: only the superuser may take the port,
