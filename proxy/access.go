@@ -98,17 +98,26 @@ type refusedKey struct{}
 // [Clients.Connections] about it.
 func (s *Server) withClient(ctx context.Context, conn net.Conn) context.Context {
 	ctx = loopback.WithPeer(ctx, conn)
+	if refused := s.refusalOf(conn); refused != nil {
+		ctx = context.WithValue(ctx, refusedKey{}, refused)
+	}
+	return ctx
+}
+
+// refusalOf returns what asks [Clients.Connections] about a connection, once; nil if that is
+// nil.
+func (s *Server) refusalOf(conn net.Conn) func() error {
 	admit := s.access.Load().clients.Connections
 	if admit == nil {
-		return ctx
+		return nil
 	}
-	return context.WithValue(ctx, refusedKey{}, sync.OnceValue(func() error {
+	return sync.OnceValue(func() error {
 		err := admit(addrPort(conn.RemoteAddr()), addrPort(conn.LocalAddr()))
 		if err != nil {
 			s.logRefused.Do(func() { s.log.Warn().Err(err).Msg("refused a connection; the next ones are not logged") })
 		}
 		return err
-	}))
+	})
 }
 
 // refused says why [Clients.Connections] refuses a request's connection; nil if it does not.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
@@ -21,7 +22,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
-	t := &tunnel{origin: origin}
+	t := &tunnel{door: gate.Connect, origin: origin}
 	t.user, _, _ = users.Credentials(r.Header)
 	defer s.endOpening(t)
 	if s.passOpaque(w, r, t) {
@@ -42,7 +43,10 @@ func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // sent together with the CONNECT
 	t.Conn, t.hijacked = sniff.New(conn, bytes.Clone(early)), conn
-	s.opening.Add(conn)
+	if outer, ok := conn.(*tunnel); ok { // a CONNECT at the transparent door
+		t.hijacked = outer.hijacked
+	}
+	s.opening.Add(t.hijacked)
 	s.limitOpening(conn)
 	if _, err := conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
 		conn.Close()

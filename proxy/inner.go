@@ -10,10 +10,13 @@ import (
 	"robotsproxy/robots"
 )
 
-// serveInner handles the requests inside tunnels.
+// serveInner handles the requests inside tunnels and at the transparent door.
 func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	t := r.Context().Value(tunnelKey{}).(*tunnel)
 	switch {
+	case t.namesNoOrigin():
+		s.serveByHost(w, r, t)
+		return
 	case r.Method == http.MethodConnect:
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
 		return
@@ -31,7 +34,7 @@ func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	case named != t.origin:
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusMisdirectedRequest, "the request is for "+named.String()+", the tunnel leads to "+t.origin.String()))
 	default:
-		s.forwarder.Forward(w, r, target, t.user)
+		s.forwarder.Forward(w, r, t.door, target, t.user)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/gate"
@@ -82,46 +83,71 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 	if origin.Port == "80" { // what is spoken inside is not known yet
 		origin.Scheme = "http"
 	}
-	if err := upstream.CheckLoopback(r.Context(), origin); err != nil {
-		s.forwarder.Answer(w, r, s.forwarder.UpstreamFailed(err))
-		return true
-	}
-	o := &opaqueTunnel{
-		client: t,
-		judge:  judge.onBehalfOf(loopback.Of(r.Context())),
-		ask:    gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header}, Method: r.Method},
-	}
-	admission, err := o.judge(r.Context(), o.ask)
-	switch {
+	o := newOpaque(r.Context(), t, judge, origin, identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})
+	switch refusal, err := s.openOpaque(r.Context(), o); {
 	case errors.Is(err, gate.ErrNotUniform):
 		return false
-	case err != nil:
-		s.forwarder.Answer(w, r, s.forwarder.NotJudged(err))
+	case refusal != nil:
+		s.forwarder.Answer(w, r, *refusal)
+		o.notOpened(refusal.Status, err)
 		return true
-	}
-	o.admission = admission
-	if err := admission.Wait(r.Context()); err != nil { // the client has left
-		admission.Done(0, 0, err)
+	case err != nil: // the client has left
+		o.notOpened(0, err)
 		return true
-	}
-	if !admission.Admits() {
-		a, err := s.forwarder.Refusal(r, admission)
-		s.forwarder.Answer(w, r, a)
-		admission.Done(a.Status, 0, err)
-		return true
-	}
-	if o.origin, err = s.transport.Dial(r.Context(), origin); err != nil {
-		a := s.forwarder.UpstreamFailed(err)
-		s.forwarder.Answer(w, r, a)
-		admission.Done(a.Status, 0, err)
-		return true
-	}
-	if !s.openTunnel(w, r, t) {
+	case !s.openTunnel(w, r, t):
 		o.origin.Close()
-		admission.Done(0, 0, errNotOpened)
+		o.notOpened(0, errNotOpened)
 		return true
 	}
 	return s.passOpened(o, tunnels)
+}
+
+func newOpaque(ctx context.Context, t *tunnel, judge tunnelJudge, origin robots.Origin, asker identity.Asker) *opaqueTunnel {
+	return &opaqueTunnel{
+		client: t,
+		judge:  judge.onBehalfOf(loopback.Of(ctx)),
+		ask:    gate.Ask{Target: robots.Target{Origin: origin, Path: "/"}, Asker: asker, Method: http.MethodConnect, Door: t.door},
+	}
+}
+
+// openOpaque judges a tunnel as a whole and, if it may pass, dials its origin. If not, it
+// returns the answer to a CONNECT. An error without an answer is [gate.ErrNotUniform] for a
+// tunnel that must be read, else it says that the client has left.
+func (s *Server) openOpaque(ctx context.Context, o *opaqueTunnel) (refusal *answer.Answer, err error) {
+	origin := o.ask.Target.Origin
+	failed := func(err error) (*answer.Answer, error) {
+		a := s.forwarder.UpstreamFailed(err)
+		return &a, err
+	}
+	if err := upstream.CheckLoopback(ctx, origin); err != nil {
+		return failed(err)
+	}
+	o.admission, err = o.judge(ctx, o.ask)
+	switch {
+	case errors.Is(err, gate.ErrNotUniform):
+		return nil, err
+	case err != nil:
+		a := s.forwarder.NotJudged(err)
+		return &a, err
+	}
+	if err := o.admission.Wait(ctx); err != nil {
+		return nil, err
+	}
+	if !o.admission.Admits() {
+		a, err := s.forwarder.Refusal(ctx, o.admission)
+		return &a, err
+	}
+	if o.origin, err = s.transport.Dial(ctx, origin); err != nil {
+		return failed(err)
+	}
+	return nil, nil
+}
+
+// notOpened ends the admission of a tunnel that was not opened, if it was judged.
+func (o *opaqueTunnel) notOpened(status int, failure error) {
+	if o.admission != nil {
+		o.admission.Done(status, 0, failure)
+	}
 }
 
 var errNotOpened = errors.New("the client left before its tunnel was open")
@@ -153,8 +179,7 @@ func (s *Server) passOpened(o *opaqueTunnel, tunnels *Tunnels) (done bool) {
 		o.admission.Discard()
 		return false
 	case stepRefuse:
-		o.client.Write(unrecognizedName)
-		o.client.CloseWrite()
+		o.client.alert()
 		fallthrough
 	default:
 		o.close()
@@ -196,7 +221,8 @@ func (t *tunnel) nextStep(tunnels *Tunnels) (step, error) {
 	case !mayBeTLS:
 		return unnamed, nil
 	}
-	name, err := t.ServerName()
+	hello, err := t.Hello()
+	name := hello.ServerName
 	switch {
 	case err != nil && never:
 		return stepRefuse, fmt.Errorf("the tunnel must not be read, and its TLS cannot be understood: %w", err)
@@ -220,6 +246,12 @@ func (t *tunnel) nextStep(tunnels *Tunnels) (step, error) {
 // unrecognizedName is the alert (RFC 6066 3) to a client whose TLS is refused.
 var unrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
 
+// alert tells a client that its TLS is refused, and that nothing more comes.
+func (t *tunnel) alert() {
+	t.Write(unrecognizedName)
+	t.CloseWrite()
+}
+
 // carry joins a client and its origin for as long as the tunnel may pass. concern is what
 // the log line says of a tunnel that passes nevertheless; nil for none.
 func (s *Server) carry(o *opaqueTunnel, concern error) {
@@ -232,17 +264,27 @@ func (s *Server) carry(o *opaqueTunnel, concern error) {
 		o.close()
 	})
 	defer stop()
-	o.client.SetDeadline(time.Time{})
 	watchdog := flow.Watchdog{Limit: s.forwarder.StallTimeout(), Target: flow.Ends{Client: o.client, Origin: o.origin}}
-	watchdog.Start()
-	defer watchdog.Stop()
-	down = flow.Join(o.client, o.origin, &watchdog.Flow)
-	if stall := watchdog.Stop(); stall != flow.Moving {
-		concern = watchdog.Error(stall)
+	var stalled error
+	if down, stalled = join(o.client, o.origin, &watchdog); stalled != nil {
+		concern = stalled
 	}
 	if refused.Load() {
 		concern = errRefusedLater
 	}
+}
+
+// join carries octets between a client and its origin until both directions have ended. An
+// error says that the watchdog broke them off.
+func join(client *tunnel, origin net.Conn, watchdog *flow.Watchdog) (down int64, err error) {
+	client.SetDeadline(time.Time{})
+	watchdog.Start()
+	defer watchdog.Stop()
+	down = flow.Join(client, origin, &watchdog.Flow)
+	if stall := watchdog.Stop(); stall != flow.Moving {
+		err = watchdog.Error(stall)
+	}
+	return down, err
 }
 
 var errRefusedLater = errors.New("what the origin allows has changed: the tunnel was closed")

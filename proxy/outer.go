@@ -5,6 +5,7 @@ import (
 
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/forward"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/home"
 	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
@@ -15,20 +16,7 @@ import (
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 	client, access := forward.ClientAddr(r), s.access.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
-	case !access.clients.admits(client):
-		s.forwarder.Answer(w, r, answer.Answer{
-			Status:  http.StatusForbidden,
-			Kind:    "http_request_denied",
-			Details: client.String() + " may not use this proxy",
-			Advice:  "Its operator admits clients by their address in clients.allow.",
-		})
-	case access.clients.Connections != nil && refused(r.Context()) != nil:
-		s.forwarder.Answer(w, r, answer.Answer{
-			Status:  http.StatusForbidden,
-			Kind:    "http_request_denied",
-			Details: refused(r.Context()).Error(),
-			Advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
-		})
+	case s.turnAway(w, r, access):
 	case proxied && !access.users.Know(r.Context(), client, r.Header):
 		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusProxyAuthRequired,
@@ -50,11 +38,34 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		case target.Origin.Scheme == "ftp":
 			s.serveFTP(w, r, target, user)
 		default:
-			s.forwarder.Forward(w, r, target, user)
+			s.forwarder.Forward(w, r, gate.HTTP, target, user)
 		}
 	default:
 		s.home.ServeHTTP(w, r)
 	}
+}
+
+// turnAway answers a client that may not use the proxy. It reports false for all others.
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, access *access) bool {
+	switch client := forward.ClientAddr(r); {
+	case !access.clients.admits(client):
+		s.forwarder.Answer(w, r, answer.Answer{
+			Status:  http.StatusForbidden,
+			Kind:    "http_request_denied",
+			Details: client.String() + " may not use this proxy",
+			Advice:  "Its operator admits clients by their address in clients.allow.",
+		})
+	case access.clients.Connections != nil && refused(r.Context()) != nil:
+		s.forwarder.Answer(w, r, answer.Answer{
+			Status:  http.StatusForbidden,
+			Kind:    "http_request_denied",
+			Details: refused(r.Context()).Error(),
+			Advice:  "Run a proxy of your own with robotsproxy run, or one for all with robotsproxy serve.",
+		})
+	default:
+		return false
+	}
+	return true
 }
 
 // asterisk answers OPTIONS *, which is about the proxy and not about an origin (RFC 9110

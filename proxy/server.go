@@ -1,11 +1,13 @@
-// Package proxy is the doors of the proxy: a [Server] takes plain HTTP, CONNECT, and TLS and
-// HTTP inside tunnels. From each door a request goes on by package forward, which has it
+// Package proxy is the doors of the proxy: a [Server] takes plain HTTP, CONNECT, TLS and
+// HTTP inside tunnels, and connections that the kernel leads to it. From each door a request goes on by package forward, which has it
 // judged.
 //
 // The outer server's handler (outer.go) takes what comes outside of tunnels. CONNECT
 // (connect.go) opens a tunnel. A tunnel that need not be read is judged as a whole and joined
 // to its origin (opaque.go). In any other, the first octets tell TLS from HTTP (tunnel.go),
 // TLS is ended (intercept.go), and the inner server's handler (inner.go) takes the requests.
+// A connection of a client that knows of no proxy (transparent.go) takes the same steps from
+// its first octets on.
 package proxy
 
 import (
@@ -15,6 +17,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +43,19 @@ type Options struct {
 	Name   string
 	Via    upstream.Via
 	Limits Limits
+
+	// The functions below are for [Server.ServeTransparent]. Many goroutines call them at
+	// once. Each may be nil.
+
+	// Direct returns the address, HOST:PORT, that a connection to wanted is led to although
+	// nothing of it is judged; false for all that is judged. It is asked before anything is
+	// read.
+	Direct func(ctx context.Context, wanted netip.AddrPort) (dial string, ok bool)
+	// NameOf returns the host name that an address only stands for.
+	NameOf func(addr netip.Addr) (name string, ok bool)
+	// OnRefusedConnection is told of each connection that is closed since it speaks neither
+	// TLS nor HTTP. It must not block.
+	OnRefusedConnection func(wanted netip.AddrPort)
 }
 
 // Server is the proxy. Make it with [New].
@@ -54,8 +70,9 @@ type Server struct {
 	forwarder *forward.Forwarder
 	home      http.Handler
 	outer     *http.Server // for clients' connections
-	inner     *http.Server // for what is inside tunnels
-	inside    *conns.Feed  // leads tunnels from outer to inner
+	inner     *http.Server // for what is inside tunnels, and for the transparent door
+	inside    *conns.Feed  // leads connections to inner
+	innerOnce sync.Once    // starts inner
 	tls       *tls.Config
 
 	opening   conns.Set // tunnels without a request so far, which belong to no server
@@ -63,6 +80,11 @@ type Server struct {
 	coalesced conns.Set // connections under a coalesce.Conn, which inner closes too slowly
 
 	clients *conns.Clients
+
+	stopping context.Context // ends when Shutdown begins
+	stop     func()
+	broken   context.Context // ends when Shutdown breaks off what is left
+	breakOff func()
 
 	openTunnels prometheus.Gauge // those that are not read
 	distrust    *distrust.Detector
@@ -104,6 +126,12 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.noteTunnelState
+	s.inner.Protocols = new(http.Protocols)
+	s.inner.Protocols.SetHTTP1(true)
+	s.inner.Protocols.SetHTTP2(true)
+	s.inner.Protocols.SetUnencryptedHTTP2(true)
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.broken, s.breakOff = context.WithCancel(context.Background())
 	s.access.Store(&access{})
 	return s
 }
@@ -140,11 +168,14 @@ func (l serverLog) Write(line []byte) (int, error) {
 // Serve accepts clients from l until Shutdown is called, and closes l. It returns nil after
 // Shutdown, else the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
-	inner := make(chan error, 1)
-	go func() { inner <- s.inner.Serve(s.inside) }()
-	err := s.outer.Serve(s.clients.Listener(l))
-	s.inside.Close()
-	return errors.Join(unlessClosed(err), unlessClosed(<-inner))
+	s.startInner()
+	return unlessClosed(s.outer.Serve(s.clients.Listener(l)))
+}
+
+// startInner starts the inner server, which ends with Shutdown. It accepts from no socket, so
+// it can't fail before.
+func (s *Server) startInner() {
+	s.innerOnce.Do(func() { go s.inner.Serve(s.inside) })
 }
 
 // unlessClosed returns err, or nil if it only says that the server or listener was closed.
@@ -162,6 +193,7 @@ const openingGrace = 250 * time.Millisecond
 // first, it breaks off the rest and returns the context's error. When it returns, every
 // request has been counted and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
 	select { // waits so that a client that has just left is seen to have left, and why
 	case <-s.opening.Drained():
 	case <-time.After(openingGrace):
@@ -176,6 +208,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 	}
+	s.breakOff()
 	s.distrust.Close()
 	s.outer.Close()
 	s.coalesced.CloseAll() // inner would wait until each has sent what its client does not read

@@ -10,17 +10,33 @@ import (
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/distrust"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
 )
 
-// tunnel is a client's connection in which everything is for one origin.
+// tunnel is a client's connection in which everything is for one origin. Only plain HTTP at
+// the transparent door is for whatever origins its requests name.
 type tunnel struct {
 	sniff.Conn
-	hijacked  net.Conn      // the connection as net/http gave it away, without any layer
-	origin    robots.Origin // what CONNECT named; its scheme is that of what is spoken inside
+	hijacked  net.Conn      // the connection as it was accepted, without any layer
+	door      gate.Door     // by which it came: Connect or Transparent
+	origin    robots.Origin // where it leads; its scheme is that of what is spoken inside
 	user      string        // who sent the CONNECT, by its Proxy-Authorization
 	handshake distrust.Handshake
+
+	// Of the transparent door alone.
+	listening net.Addr     // where the connection was accepted
+	refused   func() error // what [Clients.Connections] says of it; nil if that is nil
+}
+
+// LocalAddr is an address of this proxy, also where a client believes that it speaks to
+// somebody else.
+func (t *tunnel) LocalAddr() net.Addr {
+	if t.listening != nil {
+		return t.listening
+	}
+	return t.Conn.LocalAddr()
 }
 
 // serveTunnel looks at the first octets in a tunnel. It ends TLS, and hands the requests
@@ -64,7 +80,11 @@ type tunnelKey struct{}
 // withTunnel is the inner server's ConnContext: a request's context holds the tunnel that
 // it came by.
 func withTunnel(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(loopback.WithPeer(ctx, conn), tunnelKey{}, tunnelOf(conn))
+	t := tunnelOf(conn)
+	if t.refused != nil {
+		ctx = context.WithValue(ctx, refusedKey{}, t.refused)
+	}
+	return context.WithValue(loopback.WithPeer(ctx, conn), tunnelKey{}, t)
 }
 
 // tunnelOf is the tunnel that one of the inner server's connections is in.

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -71,12 +72,12 @@ func (f *Forwarder) LoopDetected() answer.Answer {
 
 // Refusal returns the answer to a request that the gate does not admit. The error says that
 // this proxy does not go to the origin at all, which is not the origin's fault.
-func (f *Forwarder) Refusal(r *http.Request, a *gate.Admission) (answer.Answer, error) {
+func (f *Forwarder) Refusal(ctx context.Context, a *gate.Admission) (answer.Answer, error) {
 	if a.Late() != nil {
 		return answer.TooLate(a), nil
 	}
 	if a.Reason == gate.Unreachable {
-		if err := f.transport.CheckOrigin(r.Context(), a.Target.Origin); err != nil {
+		if err := f.transport.CheckOrigin(ctx, a.Target.Origin); err != nil {
 			return f.UpstreamFailed(err), err
 		}
 	}

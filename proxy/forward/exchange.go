@@ -19,6 +19,7 @@ import (
 type exchange struct {
 	client    message.Writer
 	interim   message.Interim
+	door      gate.Door
 	target    robots.Target
 	user      string
 	admission *gate.Admission // nil until the gate has judged
@@ -38,9 +39,9 @@ type exchangeKey struct{}
 func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
 // Forward takes a request for a target to the gate and, if it may pass, to its origin.
-// Every door ends here. user is whom the client says it is; "" if it does not say.
-func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, target robots.Target, user string) {
-	x := &exchange{forwarder: f, target: target, user: user}
+// Every door ends here, and says which it is. user is whom the client says it is; "" if it does not say.
+func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, door gate.Door, target robots.Target, user string) {
+	x := &exchange{forwarder: f, door: door, target: target, user: user}
 	x.watchdog.Limit, x.watchdog.Target = f.StallTimeout(), x
 	x.client = message.Writer{ResponseWriter: w, Watchdog: &x.watchdog, Hijacked: f.opts.Hijacked, Head: r.Method == http.MethodHead}
 	f.exchanges.RLock()

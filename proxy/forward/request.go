@@ -83,7 +83,7 @@ func (f *Forwarder) judge(r *http.Request, x *exchange) *http.Response {
 	if err := upstream.CheckLoopback(r.Context(), x.target.Origin); err != nil {
 		return f.response(r, f.UpstreamFailed(err))
 	}
-	admission, err := f.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: identity.Asker{Addr: ClientAddr(r), User: x.user, Header: r.Header}, Method: r.Method})
+	admission, err := f.gate.Admit(r.Context(), gate.Ask{Target: x.target, Asker: identity.Asker{Addr: ClientAddr(r), User: x.user, Header: r.Header}, Method: r.Method, Door: x.door})
 	if err != nil {
 		return f.response(r, f.NotJudged(err))
 	}
@@ -94,7 +94,7 @@ func (f *Forwarder) judge(r *http.Request, x *exchange) *http.Response {
 	}
 	if !admission.Admits() {
 		var a answer.Answer
-		a, x.err = f.Refusal(r, admission)
+		a, x.err = f.Refusal(r.Context(), admission)
 		return f.response(r, a)
 	}
 	message.StripRequest(r.Header)

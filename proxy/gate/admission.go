@@ -24,6 +24,7 @@ type Admission struct {
 	settings *Settings // by which it was judged
 	client   netip.Addr
 	method   string
+	door     Door
 	asked    time.Time
 	waited   time.Duration
 	late     *pace.Late // not nil if its turn would come too late
@@ -43,7 +44,7 @@ func (g *Gate) Admit(ctx context.Context, ask Ask) (*Admission, error) {
 
 // newAdmission returns the admission of an ask that is yet to be judged.
 func (g *Gate) newAdmission(ask *Ask) *Admission {
-	return &Admission{Target: ask.Target, client: ask.Addr, method: ask.Method, settings: g.settings.Load(), gate: g, asked: g.now()}
+	return &Admission{Target: ask.Target, client: ask.Addr, method: ask.Method, door: ask.Door, settings: g.settings.Load(), gate: g, asked: g.now()}
 }
 
 // Wait returns when it is the request's turn, or at once if the request is refused or not

@@ -25,6 +25,7 @@ const maxText = 8 << 10
 type Decision struct {
 	Time         time.Time  `json:"time"` // when it ended
 	Client       netip.Addr `json:"client"`
+	Door         Door       `json:"door,omitempty"`
 	Identity     string     `json:"identity"`
 	Agent        string     `json:"agent"`
 	Method       string     `json:"method"`
@@ -37,7 +38,7 @@ type Decision struct {
 	Line         int        `json:"line,omitempty"`
 	Cause        string     `json:"cause,omitempty"` // of the reason Unreachable
 	RobotsSHA256 string     `json:"robots_sha256,omitempty"`
-	Status       int        `json:"status"` // as the client got it; 0: the client left before
+	Status       int        `json:"status"` // as the client got it, or would have got it by CONNECT; 0: the client left before
 	Bytes        int64      `json:"bytes"`
 	DurationMS   float64    `json:"duration_ms"`
 	WaitMS       float64    `json:"wait_ms"`
@@ -117,6 +118,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 	d := Decision{
 		Time:         now,
 		Client:       a.client,
+		Door:         a.door,
 		Identity:     a.Identity,
 		Agent:        a.Agent,
 		Method:       printable.Cut(a.method, maxText),
@@ -168,6 +170,9 @@ func (r *recorder) write(d *Decision) {
 		Str("url", d.URL).
 		Str("verdict", string(d.Judgment)).
 		Str("reason", string(d.Reason))
+	if d.Door != "" {
+		line.Str("door", string(d.Door))
+	}
 	if d.Rule != "" {
 		line.Str("rule", d.Rule).Int("line", d.Line)
 	}

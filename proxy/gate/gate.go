@@ -79,6 +79,7 @@ type Ask struct {
 	Agents   []string
 
 	Method string
+	Door   Door
 }
 
 // UnknownIdentityError says that an ask names an identity that is not configured.

@@ -5,6 +5,7 @@ package sniff
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -106,21 +107,36 @@ func (c *Conn) MayBeTLS() (bool, error) {
 	return err == nil && first[0] >= 0x14 && first[0] <= 0x17, err
 }
 
-// ServerName is the server that the client's TLS asks for (RFC 6066 3), however many records
-// and packets its ClientHello comes in; "" if it names none. crypto/tls bounds how long a
-// ClientHello may be.
-func (c *Conn) ServerName() (name string, err error) {
+// Hello is what a client's TLS says of the server that it is for.
+type Hello struct {
+	ServerName string // RFC 6066 3; "" if it names none
+	Encrypted  bool   // whether it may have another ClientHello inside (RFC 9849), or pretends to
+}
+
+// encryptedClientHello is the number of the extension of RFC 9849.
+const encryptedClientHello = 0xfe0d
+
+// Hello reads the client's ClientHello, however many records and packets it comes in.
+// crypto/tls bounds how long it may be.
+func (c *Conn) Hello() (hello Hello, err error) {
 	errDone := errors.New("the ClientHello has been read")
 	err = tls.Server(&reader{Conn: c}, &tls.Config{
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			name = hello.ServerName
+		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
+			hello = Hello{info.ServerName, slices.Contains(info.Extensions, encryptedClientHello)}
 			return nil, errDone
 		},
 	}).Handshake()
 	if errors.Is(err, errDone) {
 		err = nil
 	}
-	return name, err
+	return hello, err
+}
+
+// Left reports whether err, of a look at a connection, says that the connection has ended.
+func Left(err error) bool {
+	operation, failed := errors.AsType[*net.OpError](err)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		failed && operation.Op == "read"
 }
 
 // reader reads a Conn without consuming it, and sends nothing.

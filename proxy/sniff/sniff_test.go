@@ -45,7 +45,8 @@ func TestServerName(t *testing.T) {
 		for _, octets := range [][]byte{hello, inRecords(hello, 1), inRecords(hello, 100), append([]byte{0x15, 3, 1, 0, 2, 1, 112}, hello...)} {
 			for how, r := range map[string]io.Reader{"at once": bytes.NewReader(octets), "one by one": iotest.OneByteReader(bytes.NewReader(octets))} {
 				c := &Conn{Conn: recorded{r: r}}
-				got, err := c.ServerName()
+				hello, err := c.Hello()
+				got := hello.ServerName
 				if name == "" && err == nil && got == "" {
 					continue
 				}
@@ -60,16 +61,16 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// ServerName does not wait for the end of a ClientHello that has none.
+// Hello does not wait for the end of a ClientHello that has none.
 func TestServerNameIsBounded(t *testing.T) {
 	endless := io.MultiReader(bytes.NewReader([]byte{0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff}), forever{})
 	c := &Conn{Conn: recorded{r: endless}}
-	if name, err := c.ServerName(); err == nil || len(c.received) > 1<<17 {
-		t.Errorf("%q, %v, after %d octets", name, err, len(c.received))
+	if hello, err := c.Hello(); err == nil || len(c.received) > 1<<17 {
+		t.Errorf("%v, %v, after %d octets", hello, err, len(c.received))
 	}
 	c = &Conn{Conn: recorded{r: bytes.NewReader(helloFor("example.com")[:100])}}
-	if name, err := c.ServerName(); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("%q, %v", name, err)
+	if hello, err := c.Hello(); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%v, %v", hello, err)
 	}
 }
 
@@ -83,7 +84,7 @@ func (forever) Read(p []byte) (int, error) {
 }
 
 // Whatever comes first, it comes again for whoever reads the connection. MayBeTLS and
-// ServerName miss no server name that a TLS server would read.
+// Hello miss no server name that a TLS server would read.
 func FuzzFirstOctets(f *testing.F) {
 	hello := helloFor("example.com")
 	for _, seed := range [][]byte{hello, inRecords(hello, 7), hello[:50], {0x16}, {0x15, 3, 1, 0, 2, 1, 0}, []byte("GET / HTTP/1.1\r\n\r\n"), []byte("SSH-2.0-x\r\n"), {}} {
@@ -104,7 +105,8 @@ func FuzzFirstOctets(f *testing.F) {
 			if (err == nil) != (len(octets) > 0) || protocol == TLS && !mayBeTLS {
 				t.Errorf("%q: protocol %d, may be TLS: %t, %v", octets, protocol, mayBeTLS, err)
 			}
-			name, _ := c.ServerName()
+			hello, _ := c.Hello()
+			name := hello.ServerName
 			if asked != "" && (!mayBeTLS || name != asked) {
 				t.Errorf("%q asks for %q; found %q, may be TLS: %t", octets, asked, name, mayBeTLS)
 			}

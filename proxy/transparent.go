@@ -1,0 +1,336 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"robotsproxy/internal/hostname"
+	"robotsproxy/internal/shortage"
+	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/flow"
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/sniff"
+	"robotsproxy/robots"
+)
+
+// ServeTransparent accepts connections of clients that know of no proxy, and serves them
+// until Shutdown is called. It closes l. The LocalAddr of each connection from l must be the
+// address that its client wanted. ServeTransparent may be called several times at once,
+// beside Serve. It returns nil after Shutdown, else the error that ended it.
+//
+// The first octets of a connection tell what becomes of it:
+//
+//   - TLS is for the server that the client names in it, at the port that it wanted; if it
+//     names none, for the address that it wanted. From there on it is a tunnel that a CONNECT
+//     has opened: judged as a whole or request by request, as [Tunnels] say. There is no
+//     CONNECT that could be answered with a refusal. So a tunnel that is refused as a whole
+//     is read after all, and each request in it is answered; one that must never be read
+//     gets an alert of TLS.
+//   - Each HTTP request is for the host that it names, at the port that it names, else at
+//     the port that the client wanted; a request without a host is for the address that the
+//     client wanted. An absolute-form request or a CONNECT is one to a proxy, and is served
+//     as one.
+//   - Anything else is closed, and so is what says nothing: only HTTP leads out.
+//
+// What was judged is what is dialled, never the address that the client had. Where an
+// encrypted ClientHello (ECH) may hide another name, the one outside is judged and dialled.
+// A client can't authenticate itself here, so no users are asked for, and none is believed.
+// A connection to the address of l itself is closed, since it would lead here again.
+func (s *Server) ServeTransparent(l net.Listener) error {
+	s.startInner()
+	accepting := s.clients.Listener(l)
+	defer context.AfterFunc(s.stopping, func() { accepting.Close() })()
+	defer accepting.Close()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		conn, err := accepting.Accept()
+		switch {
+		case err == nil:
+			t := &tunnel{Conn: sniff.New(conn, nil), hijacked: conn, door: gate.Transparent, listening: l.Addr(), refused: s.refusalOf(conn)}
+			if s.beginOpening(t) {
+				serving.Go(func() { s.serveTransparent(t) })
+			}
+		case s.stopping.Err() != nil:
+			return nil
+		case shortage.OfDescriptors(err):
+			s.log.Error().Err(err).Msg("no connection can be accepted at the transparent door for a moment")
+			select {
+			case <-time.After(acceptPause):
+			case <-s.stopping.Done():
+			}
+		default:
+			return fmt.Errorf("accepting at the transparent door: %w", err)
+		}
+	}
+}
+
+// acceptPause is how long no connection is accepted when there is no descriptor for one.
+const acceptPause = 100 * time.Millisecond
+
+// beginOpening bounds how long a connection may take to its first request, and has Shutdown
+// close it if there is none. It reports false if Shutdown has begun.
+func (s *Server) beginOpening(t *tunnel) bool {
+	s.opening.Add(t.hijacked)
+	s.limitOpening(t)
+	if s.stopping.Err() == nil {
+		return true
+	}
+	s.opening.Remove(t.hijacked)
+	t.Close()
+	return false
+}
+
+// serveTransparent serves a connection up to its first request, or for as long as it is not
+// read.
+func (s *Server) serveTransparent(t *tunnel) {
+	defer s.recoverTunnel(func() { t.Close() })
+	defer s.opening.Remove(t.hijacked)
+	wanted := addrPort(t.hijacked.LocalAddr())
+	wanted = netip.AddrPortFrom(wanted.Addr().Unmap().WithZone(""), wanted.Port())
+	if !wanted.IsValid() || wanted == addrPort(t.listening) {
+		s.log.Debug().Stringer("client", t.RemoteAddr()).Msg("connection closed: its client wanted the transparent door itself")
+		t.Close()
+		return
+	}
+	turnedAway := s.turnsAway(t)
+	if s.opts.Direct != nil && !turnedAway {
+		if dial, ok := s.opts.Direct(s.broken, wanted); ok {
+			s.passDirect(t, wanted, dial)
+			return
+		}
+	}
+	protocol, err := t.Protocol()
+	if err == nil && protocol == sniff.TLS {
+		err = s.nameTLS(t, wanted)
+	}
+	if err == nil && protocol == sniff.HTTP {
+		t.origin, err = s.originAt("http", wanted)
+	}
+	switch {
+	case err != nil || protocol == sniff.Unknown:
+		s.refuseConnection(t, wanted, err)
+	case protocol == sniff.HTTP:
+		s.enter(t, t)
+	case turnedAway:
+		s.rejectTLS(t)
+	case !s.passWhole(t):
+		s.intercept(t)
+	}
+}
+
+// turnsAway reports whether the client of a connection may not use the proxy.
+func (s *Server) turnsAway(t *tunnel) bool {
+	access := s.access.Load()
+	return !access.clients.admits(addrPort(t.RemoteAddr()).Addr()) || access.clients.Connections != nil && t.refused != nil && t.refused() != nil
+}
+
+// nameTLS finds out where a connection leads whose client speaks TLS.
+func (s *Server) nameTLS(t *tunnel, wanted netip.AddrPort) error {
+	hello, err := t.Hello()
+	if err != nil {
+		return err
+	}
+	if hello.ServerName == "" {
+		t.origin, err = s.originAt("https", wanted)
+		s.log.Info().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).
+			Msg("the client's TLS names no server: it is judged by its address")
+		return err
+	}
+	name, err := hostname.Normal(hello.ServerName)
+	if err == nil {
+		t.origin, err = originOf("https", name, wanted.Port())
+	}
+	if err != nil {
+		return fmt.Errorf("its TLS asks for the server %q: %w", hello.ServerName, err)
+	}
+	return nil
+}
+
+// originAt is the origin at an address that a client wanted: of the name that the address
+// stands for, else of the address.
+func (s *Server) originAt(scheme string, wanted netip.AddrPort) (robots.Origin, error) {
+	host := wanted.Addr().String()
+	if s.opts.NameOf != nil {
+		if name, ok := s.opts.NameOf(wanted.Addr()); ok {
+			host = name
+		}
+	}
+	return originOf(scheme, host, wanted.Port())
+}
+
+func originOf(scheme, host string, port uint16) (robots.Origin, error) {
+	return robots.ParseOrigin(scheme + "://" + net.JoinHostPort(host, fmt.Sprint(port)))
+}
+
+// passWhole judges TLS as a whole and, if it may pass, joins client and origin. It reports
+// false if the TLS must be read: for each request to be judged, or for the client to be told
+// why it is refused.
+func (s *Server) passWhole(t *tunnel) (done bool) {
+	tunnels := &s.access.Load().tunnels
+	judge := s.opaqueJudge(tunnels, t.origin.Host)
+	if judge == nil {
+		return false
+	}
+	// What is judged waits for a policy, a turn and the origin, and Shutdown waits for it.
+	s.hijacked.Add(t)
+	defer s.hijacked.Remove(t)
+	s.opening.Remove(t.hijacked)
+
+	ctx := withTunnel(s.broken, t)
+	o := newOpaque(ctx, t, judge, t.origin, identity.Asker{Addr: addrPort(t.RemoteAddr()).Addr().Unmap()})
+	refusal, err := s.openOpaque(ctx, o)
+	s.limitOpening(t)
+	switch {
+	case refusal == nil && err == nil:
+		if done = s.passOpened(o, tunnels); done {
+			return true
+		}
+	case tunnels.neverRead(t.origin.Host):
+		status := 0
+		if refusal != nil {
+			status = refusal.Status
+			s.log.Debug().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).Int("status", status).Msg(refusal.Details)
+		}
+		o.notOpened(status, err)
+		s.rejectTLS(t)
+		return true
+	case o.admission != nil:
+		o.admission.Discard()
+	}
+	return !s.beginOpening(t)
+}
+
+// rejectTLS closes a connection whose client speaks TLS that must not be read.
+func (s *Server) rejectTLS(t *tunnel) {
+	t.alert()
+	t.Close()
+}
+
+// refuseConnection closes a connection that is not HTTP, as far as it shows. err says why
+// that is not known.
+func (s *Server) refuseConnection(t *tunnel, wanted netip.AddrPort, err error) {
+	defer t.Close()
+	line := s.log.Info().Stringer("client", t.RemoteAddr()).Stringer("wanted", wanted)
+	switch silent := errors.Is(err, os.ErrDeadlineExceeded); {
+	case err == nil:
+		line.Msg("connection closed: the client speaks neither TLS nor HTTP")
+	case silent && (wanted.Port() == 80 || wanted.Port() == 443): // browsers open connections ahead
+		line.Discard().Send()
+		return
+	case silent:
+		line.Msg("connection closed: the client waits for the server to speak first, which is not how HTTP begins")
+	case sniff.Left(err):
+		line.Discard().Send()
+		return
+	default:
+		t.alert()
+		line.Err(err).Msg("connection closed: its TLS cannot be understood")
+	}
+	if s.opts.OnRefusedConnection != nil {
+		s.opts.OnRefusedConnection(wanted)
+	}
+}
+
+// passDirect joins a client and a destination that the operator allows whatever is spoken.
+// The addresses that are never dialled are not dialled for it either.
+func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string) {
+	s.hijacked.Add(t)
+	defer s.hijacked.Remove(t)
+	s.opening.Remove(t.hijacked)
+	defer t.Close()
+
+	began, down := time.Now(), int64(0)
+	origin, err := s.dialDirect(withTunnel(s.broken, t), dial)
+	if err == nil {
+		defer origin.Close()
+		s.openTunnels.Inc()
+		defer s.openTunnels.Dec()
+		// A database may well be silent for longer than a page.
+		watchdog := flow.Watchdog{Limit: s.forwarder.StallTimeout(), Target: flow.Ends{Client: t, Origin: origin}, AllowSilence: true}
+		down, err = join(t, origin, &watchdog)
+	}
+	line := s.log.Info()
+	if err != nil {
+		line = s.log.Warn().Err(err)
+	}
+	line.Stringer("client", t.RemoteAddr()).Stringer("wanted", wanted).Str("dialled", dial).
+		Int64("bytes", down).Int64("duration_ms", time.Since(began).Milliseconds()).
+		Msg("connection to a destination that is allowed without being judged")
+}
+
+func (s *Server) dialDirect(ctx context.Context, dial string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(dial)
+	if err != nil {
+		return nil, err
+	}
+	// The parent proxy for https is one that opens tunnels.
+	return s.transport.Dial(ctx, robots.Origin{Scheme: "https", Host: host, Port: port})
+}
+
+// namesNoOrigin reports whether the requests on a connection say where they lead, each for
+// itself.
+func (t *tunnel) namesNoOrigin() bool {
+	return t.door == gate.Transparent && t.origin.Scheme == "http"
+}
+
+// serveByHost handles plain HTTP at the transparent door.
+func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request, t *tunnel) {
+	if r.ProtoMajor == 1 && (r.Method == http.MethodConnect || r.URL.IsAbs()) {
+		s.serveOuter(w, r)
+		return
+	}
+	target, err := t.targetByHost(r)
+	switch {
+	case s.turnAway(w, r, s.access.Load()):
+	case r.Method == http.MethodConnect:
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT over HTTP/2 is not served"))
+	case !httpguts.ValidHeaderFieldName(r.Method): // HTTP/2 allows any text
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "the method is no token"))
+	case r.RequestURI == "*":
+		s.asterisk(w, r)
+	case err != nil:
+		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
+	default:
+		s.forwarder.Forward(w, r, gate.Transparent, target, "")
+	}
+}
+
+// targetByHost is what a request asks for whose Host says of which origin.
+func (t *tunnel) targetByHost(r *http.Request) (target robots.Target, err error) {
+	if !strings.HasPrefix(r.RequestURI, "/") {
+		return target, fmt.Errorf("the target %q is no path", r.RequestURI)
+	}
+	origin, err := t.originByHost(r.Host)
+	if err != nil {
+		return target, err
+	}
+	for _, host := range r.Header["Host"] { // HTTP/2 may have it besides :authority
+		if other, err := t.originByHost(host); err != nil || other != origin {
+			return target, fmt.Errorf("the request names two hosts, %q and %q", r.Host, host)
+		}
+	}
+	return robots.ParseTarget(origin.String() + r.RequestURI)
+}
+
+// originByHost is the origin that a Host field names. HTTP/1.0 may have none.
+func (t *tunnel) originByHost(host string) (robots.Origin, error) {
+	if host == "" {
+		return t.origin, nil
+	}
+	if _, port, _ := net.SplitHostPort(host); port == "" {
+		host = strings.TrimSuffix(host, ":") + ":" + t.origin.Port
+	}
+	return robots.ParseOrigin("http://" + host)
+}
