@@ -10,13 +10,10 @@ import (
 	"robotsproxy/robots"
 )
 
-// serveInner handles the requests inside tunnels and at the transparent door.
+// serveInner handles the requests inside tunnels.
 func (s *Server) serveInner(w http.ResponseWriter, r *http.Request) {
 	t := r.Context().Value(tunnelKey{}).(*tunnel)
 	switch {
-	case t.namesNoOrigin():
-		s.serveByHost(w, r, t)
-		return
 	case r.Method == http.MethodConnect:
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT inside a tunnel"))
 		return

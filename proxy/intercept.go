@@ -28,7 +28,7 @@ func (s *Server) intercept(t *tunnel) {
 		s.coalesced.Add(t.Conn.Conn)
 		t.Conn.Conn = coalesce.New(t.Conn.Conn)
 	}
-	s.enter(t, conn)
+	s.enter(t, conn, s.inside)
 }
 
 // newTLS returns the configuration for clients in all tunnels, which share its session

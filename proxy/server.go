@@ -70,9 +70,11 @@ type Server struct {
 	forwarder *forward.Forwarder
 	home      http.Handler
 	outer     *http.Server // for clients' connections
-	inner     *http.Server // for what is inside tunnels, and for the transparent door
-	inside    *conns.Feed  // leads connections to inner
-	innerOnce sync.Once    // starts inner
+	inner     *http.Server // for what is inside tunnels
+	inside    *conns.Feed  // leads tunnels to inner
+	byHost    *http.Server // for plain HTTP at the transparent door
+	atHost    *conns.Feed  // leads its connections to byHost
+	feedsOnce sync.Once    // has inner and byHost accept from their feeds
 	tls       *tls.Config
 
 	opening   conns.Set // tunnels without a request so far, which belong to no server
@@ -101,6 +103,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		transport: t,
 		log:       log,
 		inside:    conns.NewFeed(),
+		atHost:    conns.NewFeed(),
 		openTunnels: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_tunnels",
 			Help: "Tunnels that are open and not read.",
@@ -126,10 +129,12 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.inner = s.newHTTPServer(s.serveInner)
 	s.inner.ConnContext = withTunnel
 	s.inner.ConnState = s.noteTunnelState
-	s.inner.Protocols = new(http.Protocols)
-	s.inner.Protocols.SetHTTP1(true)
-	s.inner.Protocols.SetHTTP2(true)
-	s.inner.Protocols.SetUnencryptedHTTP2(true)
+	s.byHost = s.newHTTPServer(s.serveByHost)
+	s.byHost.ConnContext = withTunnel
+	s.byHost.ConnState = s.noteTunnelState
+	s.byHost.Protocols = new(http.Protocols)
+	s.byHost.Protocols.SetHTTP1(true)
+	s.byHost.Protocols.SetUnencryptedHTTP2(true)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.broken, s.breakOff = context.WithCancel(context.Background())
 	s.access.Store(&access{})
@@ -168,14 +173,17 @@ func (l serverLog) Write(line []byte) (int, error) {
 // Serve accepts clients from l until Shutdown is called, and closes l. It returns nil after
 // Shutdown, else the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
-	s.startInner()
+	s.serveFeeds()
 	return unlessClosed(s.outer.Serve(s.clients.Listener(l)))
 }
 
-// startInner starts the inner server, which ends with Shutdown. It accepts from no socket, so
-// it can't fail before.
-func (s *Server) startInner() {
-	s.innerOnce.Do(func() { go s.inner.Serve(s.inside) })
+// serveFeeds has the servers behind the doors accept from their feeds until Shutdown is
+// called. A feed can't fail before.
+func (s *Server) serveFeeds() {
+	s.feedsOnce.Do(func() {
+		go s.inner.Serve(s.inside)
+		go s.byHost.Serve(s.atHost)
+	})
 }
 
 // unlessClosed returns err, or nil if it only says that the server or listener was closed.
@@ -199,10 +207,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-time.After(openingGrace):
 		s.opening.CloseAll()
 	}
-	inner := make(chan error, 1)
-	go func() { inner <- s.inner.Shutdown(ctx) }()
-	err := s.outer.Shutdown(ctx)
-	err = errors.Join(err, <-inner)
+	ended := make(chan error)
+	servers := []*http.Server{s.outer, s.inner, s.byHost}
+	for _, server := range servers {
+		go func() { ended <- server.Shutdown(ctx) }()
+	}
+	var err error
+	for range servers {
+		err = errors.Join(err, <-ended)
+	}
 	select {
 	case <-s.hijacked.Drained():
 	case <-ctx.Done():
@@ -213,6 +226,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.outer.Close()
 	s.coalesced.CloseAll() // inner would wait until each has sent what its client does not read
 	s.inner.Close()
+	s.byHost.Close()
 	s.hijacked.CloseAll()
 	s.settle()
 	s.transport.CloseIdleConnections()

@@ -48,7 +48,7 @@ import (
 // A client can't authenticate itself here, so no users are asked for, and none is believed.
 // A connection to the address of l itself is closed, since it would lead here again.
 func (s *Server) ServeTransparent(l net.Listener) error {
-	s.startInner()
+	s.serveFeeds()
 	accepting := s.clients.Listener(l)
 	defer context.AfterFunc(s.stopping, func() { accepting.Close() })()
 	defer accepting.Close()
@@ -122,7 +122,7 @@ func (s *Server) serveTransparent(t *tunnel) {
 	case err != nil || protocol == sniff.Unknown:
 		s.refuseConnection(t, wanted, err)
 	case protocol == sniff.HTTP:
-		s.enter(t, t)
+		s.enter(t, t, s.atHost)
 	case turnedAway:
 		s.rejectTLS(t)
 	case !s.passWhole(t):
@@ -279,14 +279,9 @@ func (s *Server) dialDirect(ctx context.Context, dial string) (net.Conn, error) 
 	return s.transport.Dial(ctx, robots.Origin{Scheme: "https", Host: host, Port: port})
 }
 
-// namesNoOrigin reports whether the requests on a connection say where they lead, each for
-// itself.
-func (t *tunnel) namesNoOrigin() bool {
-	return t.door == gate.Transparent && t.origin.Scheme == "http"
-}
-
 // serveByHost handles plain HTTP at the transparent door.
-func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request, t *tunnel) {
+func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request) {
+	t := r.Context().Value(tunnelKey{}).(*tunnel)
 	if r.ProtoMajor == 1 && (r.Method == http.MethodConnect || r.URL.IsAbs()) {
 		s.serveOuter(w, r)
 		return

@@ -9,6 +9,7 @@ import (
 
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/sniff"
@@ -48,7 +49,7 @@ func (s *Server) serveTunnel(t *tunnel) {
 		s.intercept(t)
 	case protocol == sniff.HTTP:
 		t.origin.Scheme = "http"
-		s.enter(t, t)
+		s.enter(t, t, s.inside)
 	case err != nil: // the client has left, or says nothing
 		t.Close()
 	default:
@@ -58,14 +59,14 @@ func (s *Server) serveTunnel(t *tunnel) {
 	}
 }
 
-// enter hands a tunnel to the inner server, which sets deadlines of its own. conn is the
+// enter hands a tunnel to the server of a feed, which sets deadlines of its own. conn is the
 // tunnel, or the TLS in it.
-func (s *Server) enter(t *tunnel, conn net.Conn) {
+func (s *Server) enter(t *tunnel, conn net.Conn, feed *conns.Feed) {
 	t.SetDeadline(time.Time{})
-	s.inside.Deliver(conn)
+	feed.Deliver(conn)
 }
 
-// noteTunnelState is the inner server's ConnState.
+// noteTunnelState is the ConnState of the inner server and of byHost.
 func (s *Server) noteTunnelState(conn net.Conn, state http.ConnState) {
 	t := tunnelOf(conn)
 	if c, coalesced := t.Conn.Conn.(*coalesce.Conn); coalesced && state == http.StateClosed {
@@ -77,7 +78,7 @@ func (s *Server) noteTunnelState(conn net.Conn, state http.ConnState) {
 
 type tunnelKey struct{}
 
-// withTunnel is the inner server's ConnContext: a request's context holds the tunnel that
+// withTunnel is the ConnContext of the inner server and of byHost: a request's context holds the tunnel that
 // it came by.
 func withTunnel(ctx context.Context, conn net.Conn) context.Context {
 	t := tunnelOf(conn)
@@ -87,7 +88,7 @@ func withTunnel(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(loopback.WithPeer(ctx, conn), tunnelKey{}, t)
 }
 
-// tunnelOf is the tunnel that one of the inner server's connections is in.
+// tunnelOf is the tunnel that a connection of these servers is in.
 func tunnelOf(conn net.Conn) *tunnel {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()

@@ -52,6 +52,8 @@ type world struct {
 	ca      *certs.CA
 	log     *logtest.Buffer
 	metrics *prometheus.Registry
+
+	redirects *redirects // of the transparent door; nil until it is opened
 }
 
 // settings are what a test may change.

@@ -44,6 +44,7 @@ var arrows = map[string]map[string]string{
 		"internal/hostname":  "the name that a client's TLS asks for, in its normal form",
 		"internal/keyerr":    "its errors say which key they are about",
 		"internal/loopback":  "it says which clients are on this machine",
+		"internal/shortage":  "the transparent door waits while there is no descriptor for a connection",
 		"internal/slots":     "its warning says how many connections the limit on open files leaves room for",
 		"proxy/answer":       "its own responses",
 		"proxy/conns":        "the connections of clients",
