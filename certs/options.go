@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Cert string `yaml:"ca_cert,path"` // PEM: the signing CA first, then the CAs above it, if any
 	Key  string `yaml:"ca_key,path"`  // PEM: PKCS#8, SEC1 or PKCS#1, not encrypted
-	// TrustDir is where WriteTrust writes for clients, never the key; see TrustFolder.
+	// TrustDir is where WriteTrust writes the files for clients; see TrustFolder.
 	TrustDir string `yaml:"trust_dir,path"`
 
 	Now func() time.Time `yaml:"-"` // nil means time.Now
@@ -24,8 +24,8 @@ type Options struct {
 // Defaults is a CA of the program's own.
 func Defaults() Options { return Options{} }
 
-// Validate refuses one file without the other, files that are no CA now, and a
-// TrustDir that has them in it. It joins what is wrong, each fault a [keyerr.Error].
+// Validate refuses one file without the other, files that are not of a valid CA, and a
+// TrustDir that holds them. It joins what is wrong, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	switch {
 	case o.Cert == "" && o.Key == "":

@@ -27,6 +27,7 @@ type Trust struct {
 	Bundle        string // the system's roots, the user's own and this CA, in PEM, for variables that replace
 	Store         string // the roots of Bundle as a PKCS#12 trust store, for Java
 	StorePassword string // PKCS#12 needs one; it is no secret
+	Cacerts       string // Store without a password, as Java's own cacerts must be
 	Wgetrc        string // the user's own with Bundle as ca_certificate
 	PHP           string // a folder for PHP_INI_SCAN_DIR, with one file that names Bundle
 
@@ -76,11 +77,16 @@ func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error)
 		Bundle:        filepath.Join(folder, "ca-bundle.pem"),
 		Store:         filepath.Join(folder, "truststore.p12"),
 		StorePassword: pkcs12.DefaultPassword,
+		Cacerts:       filepath.Join(folder, "cacerts.p12"),
 		Wgetrc:        filepath.Join(folder, "wgetrc"),
 		PHP:           filepath.Join(folder, "php"),
 	}
 	roots := ca.roots(&t, own.Bundles, places)
-	store, err := trustStore(roots)
+	store, err := trustStore(pkcs12.LegacyDES, pkcs12.DefaultPassword, roots)
+	if err != nil {
+		return Trust{}, err
+	}
+	cacerts, err := trustStore(pkcs12.Passwordless, "", roots)
 	if err != nil {
 		return Trust{}, err
 	}
@@ -97,6 +103,7 @@ func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error)
 	}{
 		{t.Bundle, encode(roots), 0o644},
 		{t.Store, store, 0o644},
+		{t.Cacerts, cacerts, 0o644},
 		{t.Wgetrc, wgetrc, wgetrcMode},
 		{filepath.Join(t.PHP, "robotsproxy.ini"), phpINI(t.Bundle), 0o644},
 		{t.CA, ca.PEM(), 0o644}, // the last, since roots reads it to know the CA in the bundle
@@ -147,11 +154,12 @@ func encode(certs []*x509.Certificate) []byte {
 
 // trustStore is a PKCS#12 file that marks each certificate as trusted, as Java wants it.
 //
-// It is encrypted with 3DES and SHA-1: Java 8 before update 301 can read nothing newer, and
-// no Java before 18 reads a store without encryption. Since it holds no secret, the salts may
-// come from the content, so that the same roots always make the same file. The names are
+// Stores that variables name are encrypted with 3DES and SHA-1: Java 8 before update 301 can
+// read nothing newer, and its keytool nothing without encryption. Java opens its own cacerts
+// without a password, so that one is not encrypted. Since neither holds a secret, the salts
+// may come from the content, so that the same roots always make the same file. The names are
 // digests, since Java takes two roots of one name for one.
-func trustStore(certs []*x509.Certificate) ([]byte, error) {
+func trustStore(as *pkcs12.Encoder, password string, certs []*x509.Certificate) ([]byte, error) {
 	all := sha256.New()
 	var entries []pkcs12.TrustStoreEntry
 	for _, cert := range certs {
@@ -160,7 +168,7 @@ func trustStore(certs []*x509.Certificate) ([]byte, error) {
 		entries = append(entries, pkcs12.TrustStoreEntry{Cert: cert, FriendlyName: fmt.Sprintf("%x", digest)})
 	}
 	salts := rand.NewChaCha8([32]byte(all.Sum(nil)))
-	store, err := pkcs12.LegacyDES.WithRand(salts).EncodeTrustStoreEntries(entries, pkcs12.DefaultPassword)
+	store, err := as.WithRand(salts).EncodeTrustStoreEntries(entries, password)
 	if err != nil {
 		return nil, fmt.Errorf("make a trust store: %w", err)
 	}

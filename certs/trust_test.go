@@ -175,7 +175,7 @@ func TestEverybodyMayReadTrust(t *testing.T) {
 	trust := writeTrust(t, open(t, Options{}, dir), filepath.Join(dir, "a", "b"), Own{})
 	for path, want := range map[string]fs.FileMode{
 		filepath.Dir(trust.CA): 0o755, trust.PHP: 0o755, filepath.Join(trust.PHP, "robotsproxy.ini"): 0o644,
-		trust.CA: 0o644, trust.Bundle: 0o644, trust.Store: 0o644, trust.Wgetrc: 0o644,
+		trust.CA: 0o644, trust.Bundle: 0o644, trust.Store: 0o644, trust.Cacerts: 0o644, trust.Wgetrc: 0o644,
 	} {
 		if got := mode(t, path); got != want {
 			t.Errorf("%s has mode %o, want %o", path, got, want)
@@ -224,7 +224,7 @@ func TestTrustIsWrittenOnlyWhereItChanges(t *testing.T) {
 		t.Errorf("after a change of mode, written: %q", got)
 	}
 	writeFile(t, filepath.Join(dir, "own"), newRoot(t))
-	if got := changed(Own{Bundles: []string{filepath.Join(dir, "own")}}); !slices.Equal(got, []string{"ca-bundle.pem", "truststore.p12"}) {
+	if got := changed(Own{Bundles: []string{filepath.Join(dir, "own")}}); !slices.Equal(got, []string{"ca-bundle.pem", "cacerts.p12", "truststore.p12"}) {
 		t.Errorf("with another root, written: %q", got)
 	}
 	writeFile(t, trust.Store, "spoilt")
@@ -397,12 +397,14 @@ func checkTrust(t *testing.T, ca *CA, trust Trust, roots string) {
 	if got := readFileText(t, trust.CA); got != string(ca.PEM()) {
 		t.Errorf("ca.pem is %s", got)
 	}
-	stored, err := pkcs12.DecodeTrustStore([]byte(readFileText(t, trust.Store)), trust.StorePassword)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(encode(stored)); got != want {
-		t.Errorf("the store has %d certificates, or others than the bundle", len(stored))
+	for store, password := range map[string]string{trust.Store: trust.StorePassword, trust.Cacerts: ""} {
+		stored, err := pkcs12.DecodeTrustStore([]byte(readFileText(t, store)), password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(encode(stored)); got != want {
+			t.Errorf("%s has %d certificates, or others than the bundle", store, len(stored))
+		}
 	}
 	secret := pkcs8(t, ca.signer).Bytes
 	each(t, filepath.Dir(trust.CA), func(path string) {

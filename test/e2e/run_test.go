@@ -505,7 +505,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 func TestServeWritesTrust(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	for _, name := range []string{"ca.pem", "ca-bundle.pem", "truststore.p12", "wgetrc", filepath.Join("php", "robotsproxy.ini")} {
+	for _, name := range []string{"ca.pem", "ca-bundle.pem", "truststore.p12", "cacerts.p12", "wgetrc", filepath.Join("php", "robotsproxy.ini")} {
 		if text, err := os.ReadFile(filepath.Join(w.dir, "trust", name)); err != nil || bytes.Contains(text, []byte("PRIVATE")) {
 			t.Errorf("%s: %v, %d octets", name, err, len(text))
 		}
