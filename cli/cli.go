@@ -93,7 +93,7 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 	}
 	root.AddCommand(
 		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), validateCommand(),
-		caCommand(), healthcheckCommand(), versionCommand(), manCommand(),
+		caCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
 	return root
 }

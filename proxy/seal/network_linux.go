@@ -2,19 +2,20 @@ package seal
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"robotsproxy/internal/nfexpr"
 )
 
 // loopbackIndex is the number of lo in every network namespace.
@@ -99,7 +100,7 @@ func (s *sockets) open(o Options) error {
 		}
 	}
 	for _, any := range anyAddresses() {
-		address := netip.AddrPortFrom(any, namePort)
+		address := netip.AddrPortFrom(any, nfexpr.DNS)
 		if _, err := s.listen(socket{Role: roleNameListener}, address); err != nil {
 			return err
 		}
@@ -109,9 +110,6 @@ func (s *sockets) open(o Options) error {
 	}
 	return nil
 }
-
-// namePort is that of DNS.
-const namePort = 53
 
 // anyAddresses are the wildcard addresses of the families that this machine has.
 func anyAddresses() []netip.Addr {
@@ -124,7 +122,7 @@ func anyAddresses() []netip.Addr {
 // openPorts listens on ports of all addresses, port 53 aside, which open has opened.
 func (s *sockets) openPorts(ports []uint16) error {
 	for _, port := range ports {
-		if port == namePort {
+		if port == nfexpr.DNS {
 			continue
 		}
 		for _, any := range anyAddresses() {
@@ -246,50 +244,18 @@ func addRedirectRules(port4, port6 uint16) error {
 		Name: "output", Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest,
 	})
-	rule := func(matches ...[]expr.Any) {
-		var all []expr.Any
-		for _, m := range matches {
-			all = append(all, m...)
-		}
-		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: all})
+	rule := func(parts ...[]expr.Any) {
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(parts...)})
 	}
-	isTCP := matchMeta(expr.MetaKeyL4PROTO, unix.IPPROTO_TCP)
-	accept := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}
-	rule(isTCP, matchPayload(expr.PayloadBaseTransportHeader, 2, binary.BigEndian.AppendUint16(nil, namePort)), accept)
+	isTCP := nfexpr.Protocol(unix.IPPROTO_TCP)
+	rule(nfexpr.ToPort(unix.IPPROTO_TCP, nfexpr.DNS), nfexpr.Accept())
 	if port4 != 0 {
-		isIPv4 := matchMeta(expr.MetaKeyNFPROTO, unix.NFPROTO_IPV4)
-		rule(isIPv4, matchPayload(expr.PayloadBaseNetworkHeader, 16, []byte{127}), accept)
-		rule(isIPv4, isTCP, redirectTo(port4))
+		rule(nfexpr.ToLoopback4(), nfexpr.Accept())
+		rule(nfexpr.IPv4(), isTCP, nfexpr.RedirectTo(port4))
 	}
 	if port6 != 0 {
-		isIPv6 := matchMeta(expr.MetaKeyNFPROTO, unix.NFPROTO_IPV6)
-		rule(isIPv6, matchPayload(expr.PayloadBaseNetworkHeader, 24, netip.IPv6Loopback().AsSlice()), accept)
-		rule(isIPv6, isTCP, redirectTo(port6))
+		rule(nfexpr.ToLoopback6(), nfexpr.Accept())
+		rule(nfexpr.IPv6(), isTCP, nfexpr.RedirectTo(port6))
 	}
 	return conn.Flush()
-}
-
-// register is the one that all expressions use.
-const register = 1
-
-func matchMeta(key expr.MetaKey, value byte) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: key, Register: register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{value}},
-	}
-}
-
-// matchPayload matches octets at an offset of a header.
-func matchPayload(base expr.PayloadBase, offset uint32, octets []byte) []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: uint32(len(octets))},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: octets},
-	}
-}
-
-func redirectTo(port uint16) []expr.Any {
-	return []expr.Any{
-		&expr.Immediate{Register: register, Data: binaryutil.BigEndian.PutUint16(port)},
-		&expr.Redir{RegisterProtoMin: register},
-	}
 }

@@ -131,7 +131,11 @@ var arrows = map[string]map[string]string{
 		"internal/outage":      "the log tells of a Redis that is away once",
 		"internal/redisclient": "a fleet shares its turns by Redis",
 	},
+	"proxy/redirect": {
+		"internal/nfexpr": "its rules",
+	},
 	"proxy/seal": {
+		"internal/nfexpr":     "its rules",
 		"internal/redirected": "it asks where a connection was to go",
 		"proxy/seal/cover":    "a sealed command has files of its own too",
 	},
@@ -228,7 +232,7 @@ var leaves = []string{
 	"robots/urlpath", "cli/child",
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/upstream/pool",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
-	"internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
+	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
 	"robots/store/encoding",
 }
 
@@ -245,7 +249,7 @@ var usersOf = map[string][]string{
 	"github.com/dgraph-io/ristretto":     {"robots/keeper/memory"},
 	"github.com/redis/go-redis":          {"robots/store/redisstore", "proxy/pace", "internal/redisclient", "internal/redistest"},
 	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},
-	"github.com/google/nftables":         {"proxy/seal"},
+	"github.com/google/nftables":         {"internal/nfexpr", "proxy/redirect", "proxy/seal"},
 	"github.com/mdlayher/netlink":        {"proxy/seal"},
 	"software.sslmate.com/src/go-pkcs12": {"certs"},
 }
