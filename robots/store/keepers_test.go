@@ -185,25 +185,12 @@ func TestRecordsLastAsTheOptionsSay(t *testing.T) {
 	}
 }
 
-// Processes with one data directory fetch each robots.txt once between them, and one
-// that has been stopped in the middle holds up the others for no longer than a fetch
-// may take.
+// Processes with one data directory fetch each robots.txt once between them.
 func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has locks that end with the file's last use")
 	}
-	dir, s := t.TempDir(), newSite(t, 20*time.Millisecond)
-	inDir := func(setup *keeper.Setup) {
-		kept, err := sqlitestore.Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { kept.Close() })
-		setup.Store = kept
-		setup.Options.FetchTimeout = time.Second
-	}
-	server := redistest.Start(t)
-	processes := []proxy{newProxy(t, server, s, inDir), newProxy(t, server, s, inDir)}
+	s, processes := processesWithOneDirectory(t, t.TempDir(), policy.Defaults().FetchTimeout)
 	const origins = 300
 	var all sync.WaitGroup
 	for i := range origins {
@@ -217,10 +204,20 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 			t.Errorf("%d fetches of one of many", n)
 		}
 	}
-	var stopped keeper.Setup
-	inDir(&stopped)
+	logNothing(t, processes)
+}
+
+// A process that holds an origin's lease and does not go on is waited for no longer than a
+// fetch may take.
+func TestProcessThatStopsHoldsNobodyUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has locks that end with the file's last use")
+	}
+	dir := t.TempDir()
+	s, processes := processesWithOneDirectory(t, dir, time.Second)
+	stopped := sqliteStore(t, dir)
 	o := origin("stopped.example")
-	if _, held, err := stopped.Store.(writebehind.Leaser).Lease(t.Context(), o.String(), 0); !held || err != nil {
+	if _, held, err := stopped.(writebehind.Leaser).Lease(t.Context(), o.String(), 0); !held || err != nil {
 		t.Fatal(held, err)
 	}
 	for _, p := range processes {
@@ -229,6 +226,31 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 	if n := s.fetched(o.Host); n != 1 {
 		t.Errorf("%d fetches", n)
 	}
+	logNothing(t, processes)
+}
+
+// processesWithOneDirectory are two proxies with one data directory, and the site that they
+// ask.
+func processesWithOneDirectory(t *testing.T, dir string, fetchTimeout time.Duration) (*site, []proxy) {
+	s, server := newSite(t, 20*time.Millisecond), redistest.Start(t)
+	inDir := func(setup *keeper.Setup) {
+		setup.Store = sqliteStore(t, dir)
+		setup.Options.FetchTimeout = fetchTimeout
+	}
+	return s, []proxy{newProxy(t, server, s, inDir), newProxy(t, server, s, inDir)}
+}
+
+func sqliteStore(t *testing.T, dir string) store.Store {
+	opened, err := sqlitestore.Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	return opened
+}
+
+func logNothing(t *testing.T, processes []proxy) {
+	t.Helper()
 	for _, p := range processes {
 		if text := p.log.String(); text != "" {
 			t.Errorf("logged %s", text)
