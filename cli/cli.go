@@ -15,11 +15,13 @@ import (
 
 	"robotsproxy/config"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/seal"
 )
 
 // Main runs the command line that the process was started with and returns its exit
 // code. It changes settings of the whole process: call it once.
 func Main() int {
+	seal.Main()                                               // before anything costs time: the process may have to become a sealed command
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // a global of the library
 	ballast := setMemory()
 	defer runtime.KeepAlive(ballast)

@@ -180,9 +180,9 @@ func (e *engine) openKeeper(cfg config.Config, policies store.Store) (err error)
 	return nil
 }
 
-// openServer makes the proxy that cfg describes, and logs cfg's warnings. Callers must
-// shut the proxy down before they close the engine.
-func (e *engine) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy.Server, error) {
+// openServer makes the proxy that cfg describes, with hooks for the transparent door, and
+// logs cfg's warnings. Callers must shut the proxy down before they close the engine.
+func (e *engine) openServer(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options)) (*gate.Gate, *proxy.Server, error) {
 	for _, warning := range cfg.Warnings() {
 		e.log.Warn().Msg(warning.Error())
 	}
@@ -192,10 +192,14 @@ func (e *engine) openServer(cfg config.Config, ca *certs.CA) (*gate.Gate, *proxy
 	if err != nil {
 		return nil, nil, err
 	}
-	server := proxy.New(proxy.Options{
+	options := proxy.Options{
 		Name:   cfg.Name,
 		Via:    cfg.Upstream.Via,
 		Limits: cfg.Limits,
-	}, g, ca, e.transport, e.log, e.metrics)
+	}
+	if hooks != nil {
+		hooks(&options)
+	}
+	server := proxy.New(options, g, ca, e.transport, e.log, e.metrics)
 	return g, server, server.SetAccess(cfg.Clients, cfg.HTTPS.Tunnels)
 }

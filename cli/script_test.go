@@ -17,9 +17,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"robotsproxy/proxy/seal"
 )
 
 func TestMain(m *testing.M) {
+	seal.Main()
 	testscript.Main(suite{m}, map[string]func(){"robotsproxy": func() { os.Exit(Main()) }})
 }
 
@@ -45,9 +48,29 @@ func (s suite) Run() int {
 // and the variables SITE, a web site whose robots.txt is in testdata/robots;
 // DOWN, one that refuses connections; and TAKEN, an address that is in use.
 func TestCommands(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+	testscript.Run(t, scripts(false, testscript.Params{Dir: filepath.Join("testdata", "script")}))
+}
+
+// A sealed command has the same streams, signals and exit codes as one that is not: the
+// scripts of run do the same with both, but for what the condition "sealed" marks.
+func TestRunSealed(t *testing.T) {
+	if !seal.Likely() {
+		t.Skip("this system does not let commands be sealed")
+	}
+	testscript.Run(t, scripts(true, testscript.Params{Files: []string{filepath.Join("testdata", "script", "run.txtar")}}))
+}
+
+func scripts(sealed bool, which testscript.Params) testscript.Params {
+	return testscript.Params{
+		Dir:                 which.Dir,
+		Files:               which.Files,
 		RequireExplicitExec: true,
+		Condition: func(condition string) (bool, error) {
+			if condition == "sealed" {
+				return sealed, nil
+			}
+			return false, fmt.Errorf("there is no condition %q", condition)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"fetched": fetched,
@@ -65,6 +88,9 @@ func TestCommands(t *testing.T) {
 			env.Setenv("SITE", site.URL)
 			env.Setenv("DOWN", "http://"+deadAddress)
 			env.Setenv("TAKEN", taken.Addr().String())
+			if sealed {
+				env.Setenv("ROBOTSPROXY_SEALED", "true")
+			}
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("TZ", "America/New_York")             // must not change the times, which are in UTC
 			env.Setenv("GORACE", "atexit_sleep_ms=10")       // a second is the default
@@ -72,7 +98,7 @@ func TestCommands(t *testing.T) {
 			env.Setenv("https_proxy", "http://"+deadAddress) // in a sidecar it is this proxy
 			return nil
 		},
-	})
+	}
 }
 
 // deadAddress is an address where nobody listens: only the superuser may take the port,

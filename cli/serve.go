@@ -105,7 +105,7 @@ func openService(ctx context.Context, cfg config.Config, load func() (config.Con
 	if warning := cfg.Limits.Warning(s.openFiles); warning != "" {
 		s.engine.log.Warn().Int64("open_files", s.openFiles).Msg(warning)
 	}
-	if s.gate, s.proxy, err = s.engine.openServer(cfg, ca); err != nil {
+	if s.gate, s.proxy, err = s.engine.openServer(cfg, ca, nil); err != nil {
 		return nil, err
 	}
 	s.reloader = newReloader(s.engine, s.gate, s.proxy, cfg, load)

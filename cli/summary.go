@@ -10,6 +10,7 @@ import (
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/sealed"
 )
 
 // A summary counts the outcomes of the requests of one run.
@@ -21,6 +22,12 @@ type summary struct {
 	failed     int // allowed, but without a whole response: the origin's fault or the command's
 	causes     map[cause]int
 	others     int // refusals beyond maxCauses
+
+	// What is known at the end.
+	noProxy    []string       // the hosts that no_proxy names
+	distrusted []string       // the hosts that the command did not ask because it does not trust the CA
+	sealed     *sealed.Report // nil if the command was not sealed
+	sealable   bool           // it was not, but could have been
 }
 
 // A cause is what refused a request, or would have refused it in mode enforce.
@@ -67,9 +74,8 @@ func (s *summary) add(d gate.Decision) {
 }
 
 // print writes a line with the totals, then one for each origin and cause, the most
-// frequent first. exempt are the hosts that no_proxy excludes. distrusted are those that the
-// command did not ask because it does not trust the CA.
-func (s *summary) print(w io.Writer, exempt, distrusted []string) {
+// frequent first, and then what is known of the connections that were not judged.
+func (s *summary) print(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	totals := []string{count(s.requests, "request"), fmt.Sprintf("%d refused", s.refused)}
@@ -79,28 +85,83 @@ func (s *summary) print(w io.Writer, exempt, distrusted []string) {
 	if s.failed > 0 {
 		totals = append(totals, fmt.Sprintf("%d broken off or not answered", s.failed))
 	}
-	if len(exempt) > 0 {
-		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(exempt, " "))
+	if len(s.noProxy) > 0 && s.sealed == nil {
+		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(s.noProxy, " "))
 	}
-	fmt.Fprintf(w, "robotsproxy: %s\n", strings.Join(totals, ", "))
-	if n := len(distrusted); n > 0 {
-		if n > maxDistrusted {
-			distrusted = append(distrusted[:maxDistrusted:maxDistrusted], fmt.Sprintf("and %d more", n-maxDistrusted))
-		}
-		fmt.Fprintf(w, "robotsproxy: the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s\n", strings.Join(distrusted, " "))
-	} else if s.requests == 0 {
-		fmt.Fprintln(w, "robotsproxy: the command sent no request through the proxy; robotsproxy run --help says what each client needs")
+	line := func(format string, args ...any) { fmt.Fprintf(w, "robotsproxy: "+format+"\n", args...) }
+	line("%s", strings.Join(totals, ", "))
+	if len(s.distrusted) > 0 {
+		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(s.distrusted, maxDistrusted))
+	} else if s.requests == 0 && s.sealed == nil {
+		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
 	}
 	for _, c := range s.sorted() {
 		verb := "refused"
 		if !c.refuse {
 			verb = "reported"
 		}
-		fmt.Fprintf(w, "robotsproxy: %7d %s  %s  %s\n", s.causes[c], verb, c.origin, printable.Line(c.why))
+		line("%7d %s  %s  %s", s.causes[c], verb, c.origin, printable.Line(c.why))
 	}
 	if s.others > 0 {
-		fmt.Fprintf(w, "robotsproxy: %7d more, of other sites\n", s.others)
+		line("%7d more, of other sites", s.others)
 	}
+	if s.sealed != nil {
+		s.printSealed(line)
+	}
+	if s.sealable {
+		line("what went past the proxy was not seen; run --sealed leaves no way past it")
+	}
+}
+
+// maxDestinations is how many destinations of connections are named each for itself.
+const maxDestinations = 10
+
+// printSealed says what became of connections that were not judged, and what the command
+// could not be given.
+func (s *summary) printSealed(line func(format string, args ...any)) {
+	for _, c := range bounded(s.sealed.Refused) {
+		advice, verb := "", "were"
+		if c.Destination != "" {
+			advice = "; --allow " + c.Destination + " lets them pass"
+		}
+		if c.Connections == 1 {
+			advice, verb = strings.Replace(advice, "them", "it", 1), "was"
+		}
+		line("%s to %s %s refused: only HTTP leads out%s", count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"), verb, advice)
+	}
+	for _, c := range bounded(s.sealed.Allowed) {
+		line("%s to %s passed without being judged, because of --allow", count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"))
+	}
+	if len(s.noProxy) > 0 {
+		line("what no_proxy names was judged like all else: %s; --allow HOST:PORT lets a destination pass", strings.Join(s.noProxy, " "))
+	}
+	for _, warning := range s.sealed.Warnings {
+		line("%s", printable.Line(warning))
+	}
+}
+
+// bounded has the first of many counts, and at its end the others together.
+func bounded(all []sealed.Count) (few []sealed.Count) {
+	others := sealed.Count{}
+	for _, c := range all {
+		if c.Destination == "" || len(few) == maxDestinations {
+			others.Connections += c.Connections
+		} else {
+			few = append(few, c)
+		}
+	}
+	if others.Connections > 0 {
+		few = append(few, others)
+	}
+	return few
+}
+
+// first names the first of many.
+func first(names []string, most int) string {
+	if n := len(names); n > most {
+		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
+	}
+	return strings.Join(names, " ")
 }
 
 // sorted returns the causes, the most frequent first.

@@ -26,6 +26,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
+	"robotsproxy/proxy/sealed"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
@@ -50,6 +51,7 @@ type Config struct {
 	Pace            pace.Options      `yaml:"pace"`
 	Upstream        upstream.Options  `yaml:"upstream"`
 	Limits          proxy.Limits      `yaml:"limits"`
+	Run             sealed.Options    `yaml:"run"`
 
 	warnings []Error
 }
@@ -117,6 +119,7 @@ func Default() Config {
 		Pace:            pace.Defaults(),
 		Upstream:        upstream.Defaults(),
 		Limits:          proxy.DefaultLimits(),
+		Run:             sealed.Defaults(),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 var reloadable = []string{
 	"shutdown_grace", "log.level", "log.decisions", "clients", "https.mode", "https.passthrough", "https.mixed_tunnel",
 	"identities", "default_identity", "robots", "overrides", "pace", "limits.stall_timeout",
+	"run", // which a running proxy does not use
 }
 
 // NeedsRestart returns the keys in which c differs from the configuration that a proxy was

@@ -20,7 +20,7 @@ import (
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignalled     = 128 // and the signal's number
+	ExitSignalled     = 128 // and the signal's number
 )
 
 // Command returns the named command with its arguments, for Run. The caller may set its
@@ -44,22 +44,24 @@ func NotifySignals() (signals <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// Run starts a command, passes on to it the signals that come, and waits for its end. It
-// returns the command's exit code: 128+N if signal N ended it. If the command could not be
-// started, it returns an error as well, and the code 127 if there is no such command, else
-// 126. If a signal came earlier, the command is not started.
-func Run(cmd *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
+// Run starts a command by start, which does what cmd.Start does, passes on to the command
+// the signals that come, and waits for its end. It returns the command's exit code: 128+N if
+// signal N ended it. If the command could not be started, it returns an error as well, and
+// the code 127 if there is no such command, else 126. If a signal came earlier, the command
+// is not started.
+func Run(cmd *exec.Cmd, start func() error, signals <-chan os.Signal) (code int, err error) {
 	select {
 	case s := <-signals:
-		return exitSignalled + int(s.(syscall.Signal)), nil
+		return ExitSignalled + int(s.(syscall.Signal)), nil
 	default:
 	}
 	// The kernel ties a child to the thread that started it (see endWithParent).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	prepare(cmd)
-	if err := cmd.Start(); err != nil {
-		return startCode(err), startError(cmd.Args[0], err)
+	name := cmd.Args[0] // start may change it
+	if err := start(); err != nil {
+		return startCode(err), startError(name, err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -97,7 +99,7 @@ func startError(name string, err error) error {
 // endCode is the exit code for a command that has ended.
 func endCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exitSignalled + int(status.Signal())
+		return ExitSignalled + int(status.Signal())
 	}
 	return state.ExitCode()
 }

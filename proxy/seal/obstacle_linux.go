@@ -42,6 +42,17 @@ func obstacle(errno syscall.Errno, read func(path string) string, inChroot bool)
 	return seccomp(read)
 }
 
+// Likely reports whether nothing in this machine's settings speaks against sealing. It
+// starts nothing, so only [Start] knows.
+func Likely() bool {
+	for _, kind := range []string{"user", "net", "mnt"} {
+		if limit := readSetting("/proc/sys/user/max_" + kind + "_namespaces"); limit == "" || limit == "0" {
+			return false
+		}
+	}
+	return obstacle(syscall.EPERM, readSetting, inChroot()) == ""
+}
+
 // seccomp reports whether this process has a seccomp filter.
 func seccomp(read func(path string) string) Obstacle {
 	for line := range strings.Lines(read("/proc/thread-self/status")) {

@@ -225,7 +225,7 @@ func TestEndedContextStartsNothing(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{Ports: slices.Repeat([]uint16{80}, maxPorts+1)},
+		{Ports: slices.Repeat([]uint16{80}, MaxPorts+1)},
 		{Ports: []uint16{0}},
 		{Forwards: []uint16{0}},
 		{Proxy: netip.MustParseAddrPort("192.0.2.1:80")},

@@ -58,12 +58,12 @@ type Options struct {
 	onlyPorts bool
 }
 
-// maxPorts bounds Ports and Forwards together, since one message can carry 253 sockets.
-const maxPorts = 100
+// MaxPorts bounds Ports and Forwards together, since one message can carry 253 sockets.
+const MaxPorts = 100
 
 func (o Options) validate() error {
-	if len(o.Ports)+len(o.Forwards) > maxPorts {
-		return fmt.Errorf("a sealed command can have at most %d ports", maxPorts)
+	if len(o.Ports)+len(o.Forwards) > MaxPorts {
+		return fmt.Errorf("a sealed command can have at most %d ports", MaxPorts)
 	}
 	if slices.Contains(o.Ports, 0) || slices.Contains(o.Forwards, 0) {
 		return errors.New("a sealed command can't have port 0")

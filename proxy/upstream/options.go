@@ -69,6 +69,12 @@ func (o Options) parents() (Parents, error) {
 	return Parents{byScheme: map[string]*url.URL{"http": parent, "https": parent, "ftp": parent}}, err
 }
 
+// HasParent reports whether o, which must be valid, names a parent proxy for some origins.
+func (o Options) HasParent() bool {
+	parents, _ := o.parents()
+	return len(parents.byScheme) > 0
+}
+
 // Via says to which messages the proxy adds a Via header (RFC 9110 7.6.3).
 type Via string
 

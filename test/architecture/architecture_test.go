@@ -33,6 +33,7 @@ var arrows = map[string]map[string]string{
 		"proxy/gate":       "the options of overrides, and which decisions are logged",
 		"proxy/identity":   "the options of identities",
 		"proxy/pace":       "the options of pace",
+		"proxy/sealed":     "the options of run",
 		"proxy/upstream":   "the options of upstream",
 		"robots/policy":    "the options of robots",
 		"robots/store":     "the options of cache",
@@ -138,6 +139,15 @@ var arrows = map[string]map[string]string{
 		"internal/nfexpr":     "its rules",
 		"internal/redirected": "it asks where a connection was to go",
 		"proxy/seal/cover":    "a sealed command has files of its own too",
+	},
+	"proxy/sealed": {
+		"internal/hostname": "the normal form of destinations",
+		"internal/keyerr":   "its errors say which key they are about",
+		"proxy":             "the proxy serves a sealed command's connections",
+		"proxy/flow":        "forwarded ports are carried there",
+		"proxy/seal":        "it makes the network",
+		"proxy/seal/cover":  "the files by which the command trusts the CA",
+		"proxy/seal/names":  "it answers the command's questions for names",
 	},
 	"proxy/upstream": {
 		"internal/coalesce":   "HTTP/2 to origins is sent in few pieces",

@@ -423,7 +423,7 @@ func TestRunTakesTurns(t *testing.T) {
 	if got := e.must(t); got != "200 429 " {
 		t.Errorf("statuses %s", got)
 	}
-	want := "robotsproxy: 2 requests, 1 refused\nrobotsproxy:       1 refused  " + site.URL + "  its turn would have come after pace.max_wait\n"
+	want := "robotsproxy: 2 requests, 1 refused\nrobotsproxy:       1 refused  " + site.URL + "  its turn would have come after pace.max_wait\n" + notSealedLine()
 	if e.err.String() != want {
 		t.Errorf("the summary is\n%s", &e.err)
 	}

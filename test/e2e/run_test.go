@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"robotsproxy/proxy/seal"
 )
 
 // errand is a run of the program: a command behind a proxy of its own.
@@ -52,6 +54,27 @@ func (e *errand) must(t *testing.T) string {
 	return e.out.String()
 }
 
+// notSealedLine is the line about sealing in the summary of a command that is not sealed.
+func notSealedLine() string {
+	if !seal.Likely() {
+		return ""
+	}
+	return "robotsproxy: what went past the proxy was not seen; run --sealed leaves no way past it\n"
+}
+
+// sealedOrNot runs a test of run twice: with a command that is not sealed, and with one
+// that is. The test gives env to the errand.
+func sealedOrNot(t *testing.T, test func(t *testing.T, env []string)) {
+	t.Run("not sealed", func(t *testing.T) { t.Parallel(); test(t, nil) })
+	t.Run("sealed", func(t *testing.T) {
+		t.Parallel()
+		if !seal.Likely() {
+			t.Skip("this system does not let commands be sealed")
+		}
+		test(t, []string{"ROBOTSPROXY_SEALED=true"})
+	})
+}
+
 // curlCommand returns a command that gets URLs and writes the status of each.
 func curlCommand(urls ...string) []string {
 	args := []string{"--", "curl", "--disable", "--silent", "--max-time", "120", "--write-out", "%{http_code} "}
@@ -73,7 +96,7 @@ func TestRunObeys(t *testing.T) {
 	}
 	want := fmt.Sprintf("robotsproxy: 5 requests, 3 refused\n"+
 		"robotsproxy:       2 refused  %s  Disallow: /checkout/ (line 4)\n"+
-		"robotsproxy:       1 refused  %s  Disallow: /checkout/ (line 4)\n", secure.URL, plain.URL)
+		"robotsproxy:       1 refused  %s  Disallow: /checkout/ (line 4)\n", secure.URL, plain.URL) + notSealedLine()
 	if e.err.String() != want {
 		t.Errorf("the summary is\n%swant\n%s", &e.err, want)
 	}
@@ -117,18 +140,20 @@ func TestRunBehindOthers(t *testing.T) {
 
 func TestRunsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	o := newOrigin(t, "https", shop(), nil)
-	var all sync.WaitGroup
-	for range 6 {
-		all.Go(func() {
-			e := w.errand(nil, curlCommand(o.URL+"/products/1", o.URL+"/checkout/")...)
-			if err := e.Run(); err != nil || e.out.String() != "200 403 " {
-				t.Errorf("%v, statuses %s\n%s", err, &e.out, &e.err)
-			}
-		})
-	}
-	all.Wait()
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		o := newOrigin(t, "https", shop(), nil)
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				e := w.errand(env, curlCommand(o.URL+"/products/1", o.URL+"/checkout/")...)
+				if err := e.Run(); err != nil || e.out.String() != "200 403 " {
+					t.Errorf("%v, statuses %s\n%s", err, &e.out, &e.err)
+				}
+			})
+		}
+		all.Wait()
+	})
 }
 
 func TestRunTellsOfNoProxy(t *testing.T) {
@@ -153,7 +178,7 @@ func TestRunReports(t *testing.T) {
 		t.Errorf("status %s", got)
 	}
 	want := "robotsproxy: 1 request, 0 refused, 1 let through that robots.txt disallows (mode report)\n" +
-		"robotsproxy:       1 reported  " + o.URL + "  Disallow: /checkout/ (line 4)\n"
+		"robotsproxy:       1 reported  " + o.URL + "  Disallow: /checkout/ (line 4)\n" + notSealedLine()
 	if e.err.String() != want {
 		t.Errorf("the summary is\n%s", &e.err)
 	}
@@ -172,132 +197,142 @@ echo "got$got"`
 // group.
 func TestRunPassesSignalsOnOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	for _, toGroup := range []bool{false, true} {
-		e := w.errand(nil, "--", "sh", "-c", counting)
-		e.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal
-		out := &logLines{}
-		e.Stdout = out
-		must(t, e.Start())
-		pid := e.Process.Pid
-		if toGroup {
-			pid = -pid
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		for _, toGroup := range []bool{false, true} {
+			e := w.errand(env, "--", "sh", "-c", counting)
+			e.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal
+			out := &logLines{}
+			e.Stdout = out
+			must(t, e.Start())
+			pid := e.Process.Pid
+			if toGroup {
+				pid = -pid
+			}
+			awaitText(t, out, "ready")
+			for _, s := range []string{"INT", "HUP", "USR1"} { // signals that are pending together arrive in any order
+				must(t, syscall.Kill(pid, unix.SignalNum("SIG"+s)))
+				awaitText(t, out, s+"\n")
+			}
+			must(t, syscall.Kill(pid, syscall.SIGTERM))
+			if err := e.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, &e.err)
+			}
+			if !strings.HasSuffix(out.String(), "got INT HUP USR1 TERM\n") {
+				t.Errorf("to the group %v: the command says %q", toGroup, out)
+			}
 		}
-		awaitText(t, out, "ready")
-		for _, s := range []string{"INT", "HUP", "USR1"} { // signals that are pending together arrive in any order
-			must(t, syscall.Kill(pid, unix.SignalNum("SIG"+s)))
-			awaitText(t, out, s+"\n")
-		}
-		must(t, syscall.Kill(pid, syscall.SIGTERM))
-		if err := e.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, &e.err)
-		}
-		if !strings.HasSuffix(out.String(), "got INT HUP USR1 TERM\n") {
-			t.Errorf("to the group %v: the command says %q", toGroup, out)
-		}
-	}
+	})
 }
 
 // Ctrl-C in a terminal reaches the command once, and does not end the proxy.
 func TestRunInATerminal(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	master, slave := openTerminal(t)
-	e := w.errand(nil, "--", "sh", "-c", counting)
-	e.Stdin, e.Stdout, e.Stderr = slave, slave, slave
-	e.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	must(t, e.Start())
-	slave.Close()
-	out := &logLines{}
-	go func() {
-		piece := make([]byte, 1024)
-		for {
-			n, err := master.Read(piece)
-			if err != nil {
-				return
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		master, slave := openTerminal(t)
+		e := w.errand(env, "--", "sh", "-c", counting)
+		e.Stdin, e.Stdout, e.Stderr = slave, slave, slave
+		e.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		must(t, e.Start())
+		slave.Close()
+		out := &logLines{}
+		go func() {
+			piece := make([]byte, 1024)
+			for {
+				n, err := master.Read(piece)
+				if err != nil {
+					return
+				}
+				out.Write(piece[:n])
 			}
-			out.Write(piece[:n])
+		}()
+		awaitText(t, out, "ready")
+		_, err := master.Write([]byte{3})
+		must(t, err)
+		awaitText(t, out, "INT\r\n")
+		must(t, e.Process.Signal(syscall.SIGTERM))
+		awaitText(t, out, "got INT TERM\r\n")
+		awaitText(t, out, "robotsproxy: 0 requests")
+		if err := e.Wait(); err != nil {
+			t.Error(err)
 		}
-	}()
-	awaitText(t, out, "ready")
-	_, err := master.Write([]byte{3})
-	must(t, err)
-	awaitText(t, out, "INT\r\n")
-	must(t, e.Process.Signal(syscall.SIGTERM))
-	awaitText(t, out, "got INT TERM\r\n")
-	awaitText(t, out, "robotsproxy: 0 requests")
-	if err := e.Wait(); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // A signal that nohup has the program ignore is ignored by the command too.
 func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	e := w.errand(nil, "--", "sh", "-c", "kill -HUP $PPID; kill -HUP $$; echo survived")
-	e.Args = append([]string{"nohup"}, e.Args...)
-	e.Path, e.Err = exec.LookPath("nohup")
-	if got := e.must(t); got != "survived\n" {
-		t.Errorf("the command says %q\n%s", got, &e.err)
-	}
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		e := w.errand(env, "--", "sh", "-c", "kill -HUP $PPID; kill -HUP $$; echo survived")
+		e.Args = append([]string{"nohup"}, e.Args...)
+		e.Path, e.Err = exec.LookPath("nohup")
+		if got := e.must(t); got != "survived\n" {
+			t.Errorf("the command says %q\n%s", got, &e.err)
+		}
+	})
 }
 
 // If the reader of standard error leaves, the command runs on and its exit code counts.
 func TestRunWithoutAReader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	read, write, err := os.Pipe()
-	must(t, err)
-	must(t, read.Close())
-	defer write.Close()
-	o := newOrigin(t, "http", shop(), nil)
-	e := w.errand(nil, "--log-level", "debug", "--", "sh", "-c", `curl --silent "$0"; exit 3`, o.URL+"/products/1")
-	e.Stderr = write
-	err = e.Run()
-	if code := e.ProcessState.ExitCode(); code != 3 {
-		t.Errorf("%v, want exit status 3", err)
-	}
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		read, write, err := os.Pipe()
+		must(t, err)
+		must(t, read.Close())
+		defer write.Close()
+		o := newOrigin(t, "http", shop(), nil)
+		e := w.errand(env, "--log-level", "debug", "--", "sh", "-c", `curl --silent "$0"; exit 3`, o.URL+"/products/1")
+		e.Stderr = write
+		err = e.Run()
+		if code := e.ProcessState.ExitCode(); code != 3 {
+			t.Errorf("%v, want exit status 3", err)
+		}
+	})
 }
 
 // Signals that come after the command has ended, while its last requests may end, do not
 // keep the proxy from removing its files.
 func TestRunCleansUpUnderSignals(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	held := make(chan struct{})
-	asked := filepath.Join(t.TempDir(), "asked")
-	o := newOrigin(t, "http", shop(), func(http.ResponseWriter, *http.Request) {
-		os.WriteFile(asked, nil, 0o600) // tells the command that the request has arrived
-		<-held
-	})
-	t.Cleanup(func() { close(held) })
-	e := w.errand(nil, "--", "sh", "-c", `curl --silent --max-time 120 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
-		o.URL+"/products/1", asked)
-	out := &logLines{}
-	e.Stdout = out
-	must(t, e.Start())
-	awaitText(t, out, "over")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		e.Wait() // the state says how it ended
-	}()
-	for over := false; !over; {
-		select {
-		case <-ended:
-			over = true
-		case <-time.After(20 * time.Millisecond):
-			e.Process.Signal(syscall.SIGTERM) // fails if it has just ended
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		held := make(chan struct{})
+		asked := filepath.Join(t.TempDir(), "asked")
+		o := newOrigin(t, "http", shop(), func(http.ResponseWriter, *http.Request) {
+			os.WriteFile(asked, nil, 0o600) // tells the command that the request has arrived
+			<-held
+		})
+		t.Cleanup(func() { close(held) })
+		e := w.errand(env, "--", "sh", "-c", `curl --silent --max-time 120 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
+			o.URL+"/products/1", asked)
+		out := &logLines{}
+		e.Stdout = out
+		must(t, e.Start())
+		awaitText(t, out, "over")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			e.Wait() // the state says how it ended
+		}()
+		for over := false; !over; {
+			select {
+			case <-ended:
+				over = true
+			case <-time.After(20 * time.Millisecond):
+				e.Process.Signal(syscall.SIGTERM) // fails if it has just ended
+			}
 		}
-	}
-	if code := e.ProcessState.ExitCode(); code != 5 {
-		t.Errorf("exit status %d, want 5", code)
-	}
-	if !strings.Contains(e.err.String(), "1 request, 0 refused, 1 broken off or not answered\n") {
-		t.Errorf("the summary is\n%s", &e.err)
-	}
-	w.wantRunFolders(0)
+		if code := e.ProcessState.ExitCode(); code != 5 {
+			t.Errorf("exit status %d, want 5", code)
+		}
+		if !strings.Contains(e.err.String(), "1 request, 0 refused, 1 broken off or not answered\n") {
+			t.Errorf("the summary is\n%s", &e.err)
+		}
+		w.wantRunFolders(0)
+	})
 }
 
 // A client that does not trust the CA sends no request; the summary says why.
@@ -307,7 +342,7 @@ func TestRunTellsOfDistrust(t *testing.T) {
 	o := newOrigin(t, "https", shop(), nil)
 	e := w.errand(nil, "--", "sh", "-c", `curl --silent --cacert /dev/null "$0"; true`, o.URL+"/products/1")
 	e.must(t)
-	if got := e.err.String(); !strings.HasSuffix(got, "it closed the connection when it saw the certificate for 127.0.0.1\n") || strings.Contains(got, "sent no request") {
+	if got := e.err.String(); !strings.HasSuffix(got, "it closed the connection when it saw the certificate for 127.0.0.1\n"+notSealedLine()) || strings.Contains(got, "sent no request") {
 		t.Errorf("the summary is\n%s", got)
 	}
 }
@@ -329,16 +364,18 @@ func TestSummaryIsSafeToShow(t *testing.T) {
 // A command ends when its proxy is killed.
 func TestCommandEndsWithItsProxy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	e := w.errand(nil, "--", "sh", "-c", `trap 'echo gone > "$0"; exit' TERM; echo ready; while :; do sleep 0.05; done`, filepath.Join(t.TempDir(), "gone"))
-	out := &logLines{}
-	e.Stdout = out
-	must(t, e.Start())
-	awaitText(t, out, "ready")
-	must(t, e.Process.Kill())
-	e.Wait()
-	file := e.Args[len(e.Args)-1]
-	waitFor(t, func() bool { return isFile(file) }, func() string { return "the command runs on" })
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		e := w.errand(env, "--", "sh", "-c", `trap 'echo gone > "$0"; exit' TERM; echo ready; while :; do sleep 0.05; done`, filepath.Join(t.TempDir(), "gone"))
+		out := &logLines{}
+		e.Stdout = out
+		must(t, e.Start())
+		awaitText(t, out, "ready")
+		must(t, e.Process.Kill())
+		e.Wait()
+		file := e.Args[len(e.Args)-1]
+		waitFor(t, func() bool { return isFile(file) }, func() string { return "the command runs on" })
+	})
 }
 
 // The command may run as a user who cannot enter the data directory.
@@ -432,41 +469,43 @@ func asNobody(command ...string) []string {
 // A run removes the folders of runs that were killed, and nothing else.
 func TestRunRemovesFoldersOfKilledRuns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	wait := func() *errand {
-		e := w.errand(nil, "--", "sh", "-c", "echo ready; read line")
-		input, err := e.StdinPipe()
-		must(t, err)
-		t.Cleanup(func() { input.Close(); e.Wait() })
-		out := &logLines{}
-		e.Stdout = out
-		must(t, e.Start())
-		awaitText(t, out, "ready")
-		return e
-	}
-	wait()
-	killed := wait()
-	w.wantRunFolders(2)
-	must(t, killed.Process.Kill())
-	killed.Process.Wait()
-	w.wantRunFolders(2)
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		w := newWorld(t)
+		wait := func() *errand {
+			e := w.errand(env, "--", "sh", "-c", "echo ready; read line")
+			input, err := e.StdinPipe()
+			must(t, err)
+			t.Cleanup(func() { input.Close(); e.Wait() })
+			out := &logLines{}
+			e.Stdout = out
+			must(t, e.Start())
+			awaitText(t, out, "ready")
+			return e
+		}
+		wait()
+		killed := wait()
+		w.wantRunFolders(2)
+		must(t, killed.Process.Kill())
+		killed.Process.Wait()
+		w.wantRunFolders(2)
 
-	foreign := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(foreign, "file"), nil, 0o600))
-	must(t, os.Symlink(foreign, filepath.Join(w.temp, "robotsproxy-run-link")))
-	must(t, os.WriteFile(filepath.Join(w.temp, "robotsproxy-run-file"), nil, 0o600))
-	others := 2
-	if os.Getuid() == 0 {
-		others++
-		folder := filepath.Join(w.temp, "robotsproxy-run-other")
-		must(t, os.Mkdir(folder, 0o755))
-		must(t, os.Chown(folder, 65534, 65534))
-	}
-	w.errand(nil, "--", "true").must(t)
-	w.wantRunFolders(1 + others)
-	if !isFile(filepath.Join(foreign, "file")) {
-		t.Error("a symbolic link was followed")
-	}
+		foreign := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(foreign, "file"), nil, 0o600))
+		must(t, os.Symlink(foreign, filepath.Join(w.temp, "robotsproxy-run-link")))
+		must(t, os.WriteFile(filepath.Join(w.temp, "robotsproxy-run-file"), nil, 0o600))
+		others := 2
+		if os.Getuid() == 0 {
+			others++
+			folder := filepath.Join(w.temp, "robotsproxy-run-other")
+			must(t, os.Mkdir(folder, 0o755))
+			must(t, os.Chown(folder, 65534, 65534))
+		}
+		w.errand(env, "--", "true").must(t)
+		w.wantRunFolders(1 + others)
+		if !isFile(filepath.Join(foreign, "file")) {
+			t.Error("a symbolic link was followed")
+		}
+	})
 }
 
 // awaitText waits until a program has written something.
