@@ -83,8 +83,7 @@ func (ca *CA) PEM() []byte {
 // Warnings are sentences about what works today but ought to be mended.
 func (ca *CA) Warnings() []string {
 	var warnings []string
-	// Group read is left alone: it is how Kubernetes hands out secrets.
-	if info, err := os.Stat(ca.keyPath); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+	if mayBeReadByAll(ca.keyPath) {
 		warnings = append(warnings, fmt.Sprintf(
 			"everyone on this machine may open the CA's key %s, and with it pose as any host to the CA's clients; chmod 600 it", ca.keyPath))
 	}
@@ -92,6 +91,13 @@ func (ca *CA) Warnings() []string {
 		warnings = append(warnings, fmt.Sprintf("the CA %s expires on %s", ca.path, ca.cert.NotAfter.Format(time.DateOnly)))
 	}
 	return warnings
+}
+
+// mayBeReadByAll reports whether a key's file lets more than its owner and group in. The
+// group is left alone: it is how Kubernetes hands out secrets.
+func mayBeReadByAll(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0
 }
 
 // load reads both files.
@@ -110,7 +116,7 @@ func (ca *CA) load() error {
 	return checkPair(ca.keyPath, ca.signer, ca.path, ca.cert)
 }
 
-// errEarly is in the error for a CA that is not valid yet. The clock is more likely at fault.
+// errEarly is in the error for a certificate that is not valid yet. The clock is more likely at fault.
 var errEarly = errors.New("is valid only from")
 
 // readCA returns the certificates of a PEM file. The first is a CA that is valid now.

@@ -37,6 +37,8 @@ type Config struct {
 	Name            string            `yaml:"name"`
 	Listen          string            `yaml:"listen"`
 	AdminListen     string            `yaml:"admin_listen"` // "" means no admin server
+	ListenSOCKS     string            `yaml:"listen_socks"` // "" means no SOCKS door
+	ListenTLS       ListenTLS         `yaml:"listen_tls"`
 	AdminToken      admin.Token       `yaml:"admin_token"`
 	DataDir         string            `yaml:"data_dir,path"`
 	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
@@ -59,6 +61,21 @@ type Config struct {
 // Warnings returns what is valid in the loaded configuration but refuses requests
 // needlessly, each with its position and what to write instead.
 func (c Config) Warnings() []Error { return c.warnings }
+
+// ListenTLS is the section "listen_tls": where the proxy speaks TLS itself, and as whom.
+type ListenTLS struct {
+	Address      string `yaml:"address"` // "" means nowhere
+	certs.Server `yaml:",inline"`
+}
+
+// Validate joins all that is wrong with the section, each fault a [keyerr.Error]. The
+// certificate of a section without an address is not used, and not read.
+func (l ListenTLS) Validate() error {
+	if l.Address == "" {
+		return nil
+	}
+	return l.Server.Validate()
+}
 
 // Log is the section "log": what is logged, how and where.
 type Log struct {
@@ -191,21 +208,38 @@ func (c Config) GateSettings() gate.Settings {
 	}
 }
 
+// validateListeners checks every address at which the program listens. Only the first one
+// must be there.
 func (c Config) validateListeners() error {
-	host, port, err := splitAddress(c.Listen)
-	if err != nil {
-		err = keyerr.Wrap("listen", err)
+	type listener struct {
+		key, address, host string
+		port               uint16
 	}
-	if c.AdminListen == "" {
-		return err
+	var errs []error
+	var valid []listener
+	for _, l := range []listener{
+		{key: "listen", address: c.Listen},
+		{key: "admin_listen", address: c.AdminListen},
+		{key: "listen_socks", address: c.ListenSOCKS},
+		{key: "listen_tls.address", address: c.ListenTLS.Address},
+	} {
+		if l.address == "" && l.key != "listen" {
+			continue
+		}
+		var err error
+		if l.host, l.port, err = splitAddress(l.address); err != nil {
+			errs = append(errs, keyerr.Wrap(l.key, err))
+			continue
+		}
+		for _, other := range valid {
+			if l.port == other.port && l.port != 0 && (l.host == other.host || isAnyHost(l.host) || isAnyHost(other.host)) {
+				errs = append(errs, keyerr.New(l.key, "%s has the same port as %s %s; give it another, or \"\" for none", l.address, other.key, other.address))
+				break
+			}
+		}
+		valid = append(valid, l)
 	}
-	adminHost, adminPort, adminErr := splitAddress(c.AdminListen)
-	if adminErr != nil {
-		adminErr = keyerr.Wrap("admin_listen", adminErr)
-	} else if err == nil && port == adminPort && port != 0 && (host == adminHost || isAnyHost(host) || isAnyHost(adminHost)) {
-		adminErr = keyerr.New("admin_listen", "%s has the same port as listen %s; give it another, or \"\" for none", c.AdminListen, c.Listen)
-	}
-	return errors.Join(err, adminErr)
+	return errors.Join(errs...)
 }
 
 // splitAddress splits HOST:PORT. Port 0 means any free port.

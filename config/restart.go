@@ -8,7 +8,7 @@ import (
 // reloadable are the keys whose values a running proxy can replace. The others keep their
 // values until it is restarted.
 var reloadable = []string{
-	"shutdown_grace", "log.level", "log.decisions", "clients", "https.mode", "https.passthrough", "https.mixed_tunnel",
+	"shutdown_grace", "log.level", "log.decisions", "clients", "listen_tls.cert", "listen_tls.key", "https.mode", "https.passthrough", "https.mixed_tunnel",
 	"identities", "default_identity", "robots", "overrides", "pace", "limits.stall_timeout",
 	"run", // which a running proxy does not use
 }
