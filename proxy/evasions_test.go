@@ -113,6 +113,9 @@ var doors = []door{
 	{"CONNECT, TLS, absolute form", "https", true, (*world).secureTo},
 	{"CONNECT, plain HTTP", "http", false, (*world).tunnelTo},
 	{"CONNECT, plain HTTP, absolute form", "http", true, (*world).tunnelTo},
+	{"SOCKS, TLS", "https", false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.socksTo(g.host()), g.host()) }},
+	{"SOCKS, plain HTTP", "http", false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
+	{"SOCKS, plain HTTP, absolute form", "http", true, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
 }
 
 func guardedWorld(t *testing.T, change ...func(*settings)) *world {

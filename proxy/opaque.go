@@ -79,11 +79,7 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		s.forwarder.Answer(w, r, s.forwarder.LoopDetected())
 		return true
 	}
-	origin := t.origin
-	if origin.Port == "80" { // what is spoken inside is not known yet
-		origin.Scheme = "http"
-	}
-	o := newOpaque(r.Context(), t, judge, origin, identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})
+	o := newOpaque(r.Context(), t, judge, t.presumedOrigin(), identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})
 	switch refusal, err := s.openOpaque(r.Context(), o); {
 	case errors.Is(err, gate.ErrNotUniform):
 		return false
@@ -100,6 +96,15 @@ func (s *Server) passOpaque(w http.ResponseWriter, r *http.Request, t *tunnel) (
 		return true
 	}
 	return s.passOpened(o, tunnels)
+}
+
+// presumedOrigin is where a tunnel leads in which nothing has been spoken yet.
+func (t *tunnel) presumedOrigin() robots.Origin {
+	origin := t.origin
+	if origin.Port == "80" {
+		origin.Scheme = "http"
+	}
+	return origin
 }
 
 func newOpaque(ctx context.Context, t *tunnel, judge tunnelJudge, origin robots.Origin, asker identity.Asker) *opaqueTunnel {

@@ -42,6 +42,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		"absolute form": func(w *world) io.Reader { return ask(w.dial(), plain.URL+"/public", plain) },
 		"CONNECT":       func(w *world) io.Reader { return ask(w.tunnelTo(plain), "/public", plain) },
 		"CONNECT, TLS":  func(w *world) io.Reader { return ask(w.secureTo(secure), "/public", secure) },
+		"SOCKS":         func(w *world) io.Reader { return ask(w.socksTo(plain.host()), "/public", plain) },
 		"CONNECT, HTTP/2": func(w *world) io.Reader {
 			f := w.frames(secure)
 			f.ask(1, ":method", "GET", ":scheme", "https", ":authority", secure.host(), ":path", "/public")

@@ -9,13 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"robotsproxy/internal/hostname"
-	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
@@ -48,55 +46,13 @@ import (
 // A client can't authenticate itself here, so no users are asked for, and none is believed.
 // A connection to the address of l itself is closed, since it would lead here again.
 func (s *Server) ServeTransparent(l net.Listener) error {
-	s.serveFeeds()
-	accepting := s.clients.Listener(l)
-	defer context.AfterFunc(s.stopping, func() { accepting.Close() })()
-	defer accepting.Close()
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	for {
-		conn, err := accepting.Accept()
-		switch {
-		case err == nil:
-			t := &tunnel{Conn: sniff.New(conn, nil), hijacked: conn, door: gate.Transparent, listening: l.Addr(), refused: s.refusalOf(conn)}
-			if s.beginOpening(t) {
-				serving.Go(func() { s.serveTransparent(t) })
-			}
-		case s.stopping.Err() != nil:
-			return nil
-		case shortage.OfDescriptors(err):
-			s.log.Error().Err(err).Msg("no connection can be accepted at the transparent door for a moment")
-			select {
-			case <-time.After(acceptPause):
-			case <-s.stopping.Done():
-			}
-		default:
-			return fmt.Errorf("accepting at the transparent door: %w", err)
-		}
-	}
+	return s.acceptTunnels(l, gate.Transparent, func(t *tunnel) {
+		t.listening = l.Addr()
+		s.serveTransparent(t)
+	})
 }
 
-// acceptPause is how long no connection is accepted when there is no descriptor for one.
-const acceptPause = 100 * time.Millisecond
-
-// beginOpening bounds how long a connection may take to its first request, and has Shutdown
-// close it if there is none. It reports false if Shutdown has begun.
-func (s *Server) beginOpening(t *tunnel) bool {
-	s.opening.Add(t.hijacked)
-	s.limitOpening(t)
-	if s.stopping.Err() == nil {
-		return true
-	}
-	s.opening.Remove(t.hijacked)
-	t.Close()
-	return false
-}
-
-// serveTransparent serves a connection up to its first request, or for as long as it is not
-// read.
 func (s *Server) serveTransparent(t *tunnel) {
-	defer s.recoverTunnel(func() { t.Close() })
-	defer s.opening.Remove(t.hijacked)
 	wanted := addrPort(t.hijacked.LocalAddr())
 	wanted = netip.AddrPortFrom(wanted.Addr().Unmap().WithZone(""), wanted.Port())
 	if !wanted.IsValid() || wanted == addrPort(t.listening) {
@@ -111,6 +67,12 @@ func (s *Server) serveTransparent(t *tunnel) {
 			return
 		}
 	}
+	s.serveAddress(t, wanted, turnedAway)
+}
+
+// serveAddress serves a connection of which only the address is known that its client wanted.
+// turnedAway says that the client may not use the proxy, and has not been told.
+func (s *Server) serveAddress(t *tunnel, wanted netip.AddrPort, turnedAway bool) {
 	protocol, err := t.Protocol()
 	if err == nil && protocol == sniff.TLS {
 		err = s.nameTLS(t, wanted)
@@ -128,12 +90,6 @@ func (s *Server) serveTransparent(t *tunnel) {
 	case !s.passWhole(t):
 		s.intercept(t)
 	}
-}
-
-// turnsAway reports whether the client of a connection may not use the proxy.
-func (s *Server) turnsAway(t *tunnel) bool {
-	access := s.access.Load()
-	return !access.clients.admits(addrPort(t.RemoteAddr()).Addr()) || access.clients.Connections != nil && t.refused != nil && t.refused() != nil
 }
 
 // nameTLS finds out where a connection leads whose client speaks TLS.
@@ -189,7 +145,7 @@ func (s *Server) passWhole(t *tunnel) (done bool) {
 	s.opening.Remove(t.hijacked)
 
 	ctx := withTunnel(s.broken, t)
-	o := newOpaque(ctx, t, judge, t.origin, identity.Asker{Addr: addrPort(t.RemoteAddr()).Addr().Unmap()})
+	o := newOpaque(ctx, t, judge, t.origin, identity.Asker{Addr: t.client(), User: t.user})
 	refusal, err := s.openOpaque(ctx, o)
 	s.limitOpening(t)
 	switch {
@@ -279,7 +235,7 @@ func (s *Server) dialDirect(ctx context.Context, dial string) (net.Conn, error) 
 	return s.transport.Dial(ctx, robots.Origin{Scheme: "https", Host: host, Port: port})
 }
 
-// serveByHost handles plain HTTP at the transparent door.
+// serveByHost handles plain HTTP on a connection to an address.
 func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request) {
 	t := r.Context().Value(tunnelKey{}).(*tunnel)
 	if r.ProtoMajor == 1 && (r.Method == http.MethodConnect || r.URL.IsAbs()) {
@@ -298,7 +254,7 @@ func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 	default:
-		s.forwarder.Forward(w, r, gate.Transparent, target, "")
+		s.forwarder.Forward(w, r, t.door, target, t.user)
 	}
 }
 

@@ -3,12 +3,16 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"sync"
 	"time"
 
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/loopback"
+	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
@@ -21,14 +25,13 @@ import (
 type tunnel struct {
 	sniff.Conn
 	hijacked  net.Conn      // the connection as it was accepted, without any layer
-	door      gate.Door     // by which it came: Connect or Transparent
+	door      gate.Door     // by which it came: Connect, SOCKS or Transparent
 	origin    robots.Origin // where it leads; its scheme is that of what is spoken inside
-	user      string        // who sent the CONNECT, by its Proxy-Authorization
+	user      string        // who opened it, as the client says by Proxy-Authorization or SOCKS
 	handshake distrust.Handshake
 
-	// Of the transparent door alone.
-	listening net.Addr     // where the connection was accepted
-	refused   func() error // what [Clients.Connections] says of it; nil if that is nil
+	refused   func() error // what [Clients.Connections] says of it; nil if that is nil, or was asked before
+	listening net.Addr     // where it was accepted; nil but at the transparent door
 }
 
 // LocalAddr is an address of this proxy, also where a client believes that it speaks to
@@ -39,6 +42,9 @@ func (t *tunnel) LocalAddr() net.Addr {
 	}
 	return t.Conn.LocalAddr()
 }
+
+// client is the address of the client.
+func (t *tunnel) client() netip.Addr { return addrPort(t.RemoteAddr()).Addr().Unmap() }
 
 // serveTunnel looks at the first octets in a tunnel. It ends TLS, and hands the requests
 // inside to the inner server.
@@ -74,6 +80,67 @@ func (s *Server) noteTunnelState(conn net.Conn, state http.ConnState) {
 	}
 	s.clients.NoteState(t.hijacked, state)
 	t.handshake.NoteState(state)
+}
+
+// acceptTunnels calls serve for each connection from l, in a goroutine of its own, until
+// Shutdown is called. It closes l. It returns nil after Shutdown, else the error that ended it.
+func (s *Server) acceptTunnels(l net.Listener, door gate.Door, serve func(*tunnel)) error {
+	s.serveFeeds()
+	accepting := s.clients.Listener(l)
+	defer context.AfterFunc(s.stopping, func() { accepting.Close() })()
+	defer accepting.Close()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		conn, err := accepting.Accept()
+		switch {
+		case err == nil:
+			t := &tunnel{Conn: sniff.New(conn, nil), hijacked: conn, door: door, refused: s.refusalOf(conn)}
+			if s.beginOpening(t) {
+				serving.Go(func() { s.serveAccepted(t, serve) })
+			}
+		case s.stopping.Err() != nil:
+			return nil
+		case shortage.OfDescriptors(err):
+			s.log.Error().Err(err).Str("door", string(door)).Msg("no connection can be accepted for a moment")
+			select {
+			case <-time.After(acceptPause):
+			case <-s.stopping.Done():
+			}
+		default:
+			return fmt.Errorf("accepting at the %s door: %w", door, err)
+		}
+	}
+}
+
+// acceptPause is how long no connection is accepted when there is no descriptor for one.
+const acceptPause = 100 * time.Millisecond
+
+// beginOpening bounds how long a connection may take to its first request, and has Shutdown
+// close it if there is none. It reports false if Shutdown has begun.
+func (s *Server) beginOpening(t *tunnel) bool {
+	s.opening.Add(t.hijacked)
+	s.limitOpening(t)
+	if s.stopping.Err() == nil {
+		return true
+	}
+	s.opening.Remove(t.hijacked)
+	t.Close()
+	return false
+}
+
+// serveAccepted serves a connection up to its first request, or for as long as it is not
+// read.
+func (s *Server) serveAccepted(t *tunnel, serve func(*tunnel)) {
+	defer s.recoverTunnel(func() { t.Close() })
+	defer s.opening.Remove(t.hijacked)
+	serve(t)
+}
+
+// turnsAway reports whether the client of a connection may not use the proxy.
+func (s *Server) turnsAway(t *tunnel) bool {
+	access := s.access.Load()
+	return !access.clients.admits(addrPort(t.RemoteAddr()).Addr()) || access.clients.Connections != nil && t.refused != nil && t.refused() != nil
 }
 
 type tunnelKey struct{}

@@ -54,6 +54,9 @@ type world struct {
 	metrics *prometheus.Registry
 
 	redirects *redirects // of the transparent door; nil until it is opened
+	socks     string     // address of the SOCKS door; "" until it is opened
+
+	onListener func(net.Listener) net.Listener
 }
 
 // settings are what a test may change.
@@ -83,7 +86,10 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	for _, f := range change {
 		f(&set)
 	}
-	w := &world{t: t, log: &logtest.Buffer{}, metrics: prometheus.NewRegistry()}
+	if set.onListener == nil {
+		set.onListener = func(l net.Listener) net.Listener { return l }
+	}
+	w := &world{t: t, log: &logtest.Buffer{}, metrics: prometheus.NewRegistry(), onListener: set.onListener}
 	log := zerolog.New(w.log).Level(zerolog.DebugLevel)
 	transport, err := upstream.NewTransport(set.upstream)
 	must(t, err)
@@ -103,23 +109,26 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	must(t, err)
 	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
 	must(t, w.server.SetAccess(set.clients, set.tunnels))
+	w.addr = w.open(w.server.Serve)
+	return w
+}
+
+// open opens a door on a free port until the test ends.
+func (w *world) open(serve func(net.Listener) error) (address string) {
+	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	w.addr = l.Addr().String()
-	if set.onListener != nil {
-		l = set.onListener(l)
-	}
+	must(w.t, err)
 	served := make(chan error, 1)
-	go func() { served <- w.server.Serve(l) }()
-	t.Cleanup(func() {
+	go func() { served <- serve(w.onListener(l)) }()
+	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		w.server.Shutdown(ctx)
 		if err := <-served; err != nil {
-			t.Errorf("serving: %v", err)
+			w.t.Errorf("serving: %v", err)
 		}
 	})
-	return w
+	return l.Addr().String()
 }
 
 // serveConns starts a server on a free port that calls serve for each connection.
@@ -221,8 +230,10 @@ func (w *world) trust() *tls.Config {
 }
 
 // dial connects to the proxy for a test that writes requests by hand.
-func (w *world) dial() *rawConn {
-	conn, err := net.Dial("tcp", w.addr)
+func (w *world) dial() *rawConn { return w.dialAt(w.addr) }
+
+func (w *world) dialAt(address string) *rawConn {
+	conn, err := net.Dial("tcp", address)
 	must(w.t, err)
 	w.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(testTimeout))
@@ -269,10 +280,16 @@ func (w *world) tunnel(host string) *rawConn {
 // secure opens a tunnel to host with TLS in it.
 func (w *world) secure(host string, protocols ...string) *rawConn {
 	w.t.Helper()
+	return w.secureIn(w.tunnel(host), host, protocols...)
+}
+
+// secureIn speaks TLS to host in a tunnel.
+func (w *world) secureIn(tunnel net.Conn, host string, protocols ...string) *rawConn {
+	w.t.Helper()
 	config := w.trust()
 	config.ServerName, _, _ = net.SplitHostPort(host)
 	config.NextProtos = protocols
-	conn := tls.Client(w.tunnel(host), config)
+	conn := tls.Client(tunnel, config)
 	must(w.t, conn.Handshake())
 	return &rawConn{w.t, conn, bufio.NewReader(conn)}
 }

@@ -8,6 +8,7 @@ type Door string
 const (
 	HTTP        Door = "http"        // an absolute-form request
 	Connect     Door = "connect"     // a tunnel that a CONNECT has opened, or the CONNECT itself
+	SOCKS       Door = "socks"       // a connection that SOCKS has opened, or the request for one
 	Transparent Door = "transparent" // a connection that was led here without the client's knowledge
 	FTP         Door = "ftp"         // an absolute-form request for an ftp URL
 )

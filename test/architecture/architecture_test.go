@@ -45,7 +45,7 @@ var arrows = map[string]map[string]string{
 		"internal/hostname":  "the name that a client's TLS asks for, in its normal form",
 		"internal/keyerr":    "its errors say which key they are about",
 		"internal/loopback":  "it says which clients are on this machine",
-		"internal/shortage":  "the transparent door waits while there is no descriptor for a connection",
+		"internal/shortage":  "doors wait while there is no descriptor for a connection",
 		"internal/slots":     "its warning says how many connections the limit on open files leaves room for",
 		"proxy/answer":       "its own responses",
 		"proxy/conns":        "the connections of clients",
@@ -56,6 +56,7 @@ var arrows = map[string]map[string]string{
 		"proxy/home":         "the web site at its own address",
 		"proxy/identity":     "host globs, and who a client says it is",
 		"proxy/sniff":        "the first octets in a tunnel",
+		"proxy/socks":        "what the clients of its SOCKS door say",
 		"proxy/upstream":     "opaque tunnels are dialled there",
 		"proxy/upstream/ftp": "it checks the paths of ftp URLs",
 		"proxy/users":        "users have passwords",
@@ -240,7 +241,7 @@ var arrows = map[string]map[string]string{
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
 	"robots/urlpath", "cli/child",
-	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/upstream/pool",
+	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
 	"robots/store/encoding",
