@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"sync"
@@ -70,11 +71,21 @@ func (r *reloader) apply() error {
 	if err != nil {
 		return err
 	}
+	own, ownWarnings, err := cfg.ListenTLS.Load()
+	if err != nil {
+		return fmt.Errorf("listen_tls: %w", err)
+	}
 	if err := r.gate.SetSettings(cfg.GateSettings()); err != nil {
 		return err
 	}
 	if err := r.server.SetAccess(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
+	}
+	if own != nil {
+		r.server.SetCertificate(own)
+	}
+	for _, warning := range ownWarnings {
+		r.log.Warn().Msg(warning)
 	}
 	r.server.SetStallTimeout(cfg.Limits.StallTimeout)
 	r.keeper.SetOptions(cfg.Robots.Options)

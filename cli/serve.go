@@ -74,12 +74,19 @@ type service struct {
 	engine   *engine
 	gate     *gate.Gate
 	proxy    *proxy.Server
-	listener net.Listener
+	doors    []door       // that of listen first
 	admin    *adminServer // nil if admin_listen is empty
 	reloader *reloader
 	ready    atomic.Bool
 
 	openFiles int64 // how many files this process may have open
+}
+
+// A door is a listener of the proxy.
+type door struct {
+	net.Listener
+	key   string // under which its address is in the configuration and in the log
+	serve func(net.Listener) error
 }
 
 // openService opens all that cfg names and listens. SIGHUP reloads the configuration
@@ -98,9 +105,6 @@ func openService(ctx context.Context, cfg config.Config, load func() (config.Con
 			s.engine.Close()
 		}
 	}()
-	for _, warning := range trustWarnings {
-		s.engine.log.Warn().Msg(warning)
-	}
 	s.openFiles = shortage.Descriptors()
 	if warning := cfg.Limits.Warning(s.openFiles); warning != "" {
 		s.engine.log.Warn().Int64("open_files", s.openFiles).Msg(warning)
@@ -108,13 +112,21 @@ func openService(ctx context.Context, cfg config.Config, load func() (config.Con
 	if s.gate, s.proxy, err = s.engine.openServer(cfg, ca, nil); err != nil {
 		return nil, err
 	}
+	own, ownWarnings, err := cfg.ListenTLS.Load()
+	if err != nil {
+		return nil, fmt.Errorf("listen_tls: %w", err)
+	}
+	s.proxy.SetCertificate(own)
+	for _, warning := range append(trustWarnings, ownWarnings...) {
+		s.engine.log.Warn().Msg(warning)
+	}
 	s.reloader = newReloader(s.engine, s.gate, s.proxy, cfg, load)
 	s.reloader.onHangup(ctx)
 	if err = s.listen(cfg); err != nil {
 		return nil, err
 	}
 	if err = s.openAdmin(cfg, ca); err != nil {
-		s.listener.Close()
+		s.closeDoors()
 		return nil, err
 	}
 	return s, nil
@@ -136,14 +148,36 @@ func openTrust(cfg config.Config) (ca *certs.CA, warnings []string, err error) {
 	return ca, append(ca.Warnings(), trust.Warnings...), nil
 }
 
-func (s *service) listen(cfg config.Config) (err error) {
-	if s.listener, err = listen(cfg.Listen, "--listen"); err != nil {
-		return err
-	}
-	if warning := cfg.Clients.Warning(s.listener.Addr()); warning != "" {
-		s.engine.log.Warn().Stringer("listen", s.listener.Addr()).Msg(warning)
+// listen opens the doors that cfg names.
+func (s *service) listen(cfg config.Config) error {
+	for _, d := range []struct {
+		key, address, remedy string
+		serve                func(net.Listener) error
+	}{
+		{"listen", cfg.Listen, "--listen", s.proxy.Serve},
+		{"listen_tls", cfg.ListenTLS.Address, "listen_tls.address", s.proxy.ServeTLS},
+		{"listen_socks", cfg.ListenSOCKS, "listen_socks", s.proxy.ServeSOCKS},
+	} {
+		if d.address == "" {
+			continue
+		}
+		l, err := listen(d.address, d.remedy)
+		if err != nil {
+			s.closeDoors()
+			return err
+		}
+		s.doors = append(s.doors, door{l, d.key, d.serve})
+		if warning := cfg.Clients.Warning(l.Addr()); warning != "" {
+			s.engine.log.Warn().Stringer(d.key, l.Addr()).Msg(warning)
+		}
 	}
 	return nil
+}
+
+func (s *service) closeDoors() {
+	for _, d := range s.doors {
+		d.Close()
+	}
 }
 
 func (s *service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
@@ -151,7 +185,7 @@ func (s *service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 		return nil
 	}
 	s.admin, err = openAdmin(cfg, s.engine.log, admin.Setup{
-		Proxy:   s.listener.Addr(),
+		Proxy:   s.doors[0].Addr(),
 		Gate:    s.gate,
 		Origins: s.engine.keeper,
 		CA:      ca.PEM(),
@@ -164,19 +198,27 @@ func (s *service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 
 // start serves in goroutines of the group. From then on the proxy is ready.
 func (s *service) start(servers *errgroup.Group) {
-	own := []net.Addr{s.listener.Addr()}
+	var own []net.Addr
+	for _, d := range s.doors {
+		own = append(own, d.Addr())
+	}
 	if s.admin != nil {
 		own = append(own, s.admin.listener.Addr())
 		servers.Go(s.admin.serve)
 	}
 	s.engine.transport.SetOwnAddresses(own...)
-	servers.Go(func() error { return s.proxy.Serve(s.listener) })
+	for _, d := range s.doors {
+		servers.Go(func() error { return d.serve(d.Listener) })
+	}
 	s.ready.Store(true)
 }
 
 func (s *service) logServing(cfg config.Config) {
 	version, _ := buildVersion()
-	line := s.engine.log.Info().Str("name", cfg.Name).Str("version", version).Stringer("listen", s.listener.Addr()).Int64("open_files", s.openFiles)
+	line := s.engine.log.Info().Str("name", cfg.Name).Str("version", version).Int64("open_files", s.openFiles)
+	for _, d := range s.doors {
+		line.Stringer(d.key, d.Addr())
+	}
 	if s.admin != nil {
 		line.Stringer("admin_listen", s.admin.listener.Addr())
 	}
@@ -198,12 +240,12 @@ func (s *service) shutDown() {
 	}
 }
 
-// listen listens on a TCP address. An error names flag, with which the user can choose
-// another address.
-func listen(address, flag string) (net.Listener, error) {
+// listen listens on a TCP address. An error names the flag or key with which the user can
+// choose another address.
+func listen(address, remedy string) (net.Listener, error) {
 	l, err := listenConfig().Listen(context.Background(), "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, flag)
+		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, remedy)
 	}
 	return l, nil
 }

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -75,6 +76,14 @@ func (l ListenTLS) Validate() error {
 		return nil
 	}
 	return l.Server.Validate()
+}
+
+// Load is [certs.Server.Load]. It loads nothing, and returns nil, without an address.
+func (l ListenTLS) Load() (own *tls.Certificate, warnings []string, err error) {
+	if l.Address == "" {
+		return nil, nil, nil
+	}
+	return l.Server.Load()
 }
 
 // Log is the section "log": what is logged, how and where.

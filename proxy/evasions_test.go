@@ -109,14 +109,20 @@ func (w *world) secureTo(g *guarded) *rawConn { return w.secure(g.host()) }
 var doors = []door{
 	{"absolute form, http", "http", true, func(w *world, _ *guarded) *rawConn { return w.dial() }},
 	{"absolute form, https", "https", true, func(w *world, _ *guarded) *rawConn { return w.dial() }},
+	{"TLS, absolute form, http", "http", true, func(w *world, _ *guarded) *rawConn { return w.dialTLS() }},
 	{"CONNECT, TLS", "https", false, (*world).secureTo},
 	{"CONNECT, TLS, absolute form", "https", true, (*world).secureTo},
 	{"CONNECT, plain HTTP", "http", false, (*world).tunnelTo},
 	{"CONNECT, plain HTTP, absolute form", "http", true, (*world).tunnelTo},
+	{"TLS, CONNECT, TLS", "https", false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.tunnelIn(w.dialTLS(), g.host()), g.host()) }},
+	{"TLS, CONNECT, plain HTTP", "http", false, func(w *world, g *guarded) *rawConn { return w.tunnelIn(w.dialTLS(), g.host()) }},
 	{"SOCKS, TLS", "https", false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.socksTo(g.host()), g.host()) }},
 	{"SOCKS, plain HTTP", "http", false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
 	{"SOCKS, plain HTTP, absolute form", "http", true, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
 }
+
+// tunnels are the doors that lead to one origin.
+func tunnels() []door { return doors[3:] }
 
 func guardedWorld(t *testing.T, change ...func(*settings)) *world {
 	return newWorld(t, append(change, func(s *settings) { s.upstream.Insecure = hosts([]string{"localhost"}) })...)
@@ -403,7 +409,7 @@ func TestMessagesThatHideOthers(t *testing.T) {
 // A tunnel leads to one origin, whatever its TLS and the requests in it name.
 func TestTunnelsLeadToOneOrigin(t *testing.T) {
 	w := guardedWorld(t)
-	for _, d := range doors[2:] {
+	for _, d := range tunnels() {
 		g, other := newGuarded(t, d.scheme), newGuarded(t, d.scheme)
 		scheme := map[string]string{"http": "https", "https": "http"}[d.scheme]
 		for _, request := range []string{

@@ -1,9 +1,9 @@
-// Package proxy is the doors of the proxy: a [Server] takes plain HTTP, CONNECT, TLS and
-// HTTP inside tunnels, and connections that the kernel leads to it. From each door a request goes on by package forward, which has it
-// judged.
+// Package proxy is the doors of the proxy: a [Server] takes plain HTTP, CONNECT, SOCKS, TLS
+// and HTTP inside tunnels, and connections that the kernel leads to it. From each door a
+// request goes on by package forward, which has it judged.
 //
-// The outer server's handler (outer.go) takes what comes outside of tunnels. CONNECT
-// (connect.go) opens a tunnel. A tunnel that need not be read is judged as a whole and joined
+// The outer server's handler (outer.go) takes what comes outside of tunnels, in TLS too
+// (secure.go). CONNECT (connect.go) and SOCKS (socks.go) open a tunnel. A tunnel that need not be read is judged as a whole and joined
 // to its origin (opaque.go). In any other, the first octets tell TLS from HTTP (tunnel.go),
 // TLS is ended (intercept.go), and the inner server's handler (inner.go) takes the requests.
 // A connection of a client that knows of no proxy (transparent.go) takes the same steps from
@@ -69,13 +69,14 @@ type Server struct {
 	access    atomic.Pointer[access]
 	forwarder *forward.Forwarder
 	home      http.Handler
-	outer     *http.Server // for clients' connections
-	inner     *http.Server // for what is inside tunnels
-	inside    *conns.Feed  // leads tunnels to inner
-	byHost    *http.Server // for plain HTTP at the transparent door
-	atHost    *conns.Feed  // leads its connections to byHost
-	feedsOnce sync.Once    // has inner and byHost accept from their feeds
-	tls       *tls.Config
+	outer     *http.Server                    // for clients' connections
+	inner     *http.Server                    // for what is inside tunnels
+	inside    *conns.Feed                     // leads tunnels to inner
+	byHost    *http.Server                    // for plain HTTP at the transparent door
+	atHost    *conns.Feed                     // leads its connections to byHost
+	feedsOnce sync.Once                       // has inner and byHost accept from their feeds
+	tls       *tls.Config                     // inside tunnels
+	own       atomic.Pointer[tls.Certificate] // of ServeTLS
 
 	opening   conns.Set // tunnels without a request so far, which belong to no server
 	hijacked  conns.Set // opaque tunnels and WebSockets

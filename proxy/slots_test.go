@@ -39,10 +39,12 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 		return c
 	}
 	for name, idle := range map[string]func(*world) io.Reader{
-		"absolute form": func(w *world) io.Reader { return ask(w.dial(), plain.URL+"/public", plain) },
-		"CONNECT":       func(w *world) io.Reader { return ask(w.tunnelTo(plain), "/public", plain) },
-		"CONNECT, TLS":  func(w *world) io.Reader { return ask(w.secureTo(secure), "/public", secure) },
-		"SOCKS":         func(w *world) io.Reader { return ask(w.socksTo(plain.host()), "/public", plain) },
+		"absolute form":      func(w *world) io.Reader { return ask(w.dial(), plain.URL+"/public", plain) },
+		"CONNECT":            func(w *world) io.Reader { return ask(w.tunnelTo(plain), "/public", plain) },
+		"CONNECT, TLS":       func(w *world) io.Reader { return ask(w.secureTo(secure), "/public", secure) },
+		"TLS, absolute form": func(w *world) io.Reader { return ask(w.dialTLS(), plain.URL+"/public", plain) },
+		"TLS, CONNECT":       func(w *world) io.Reader { return ask(w.tunnelIn(w.dialTLS(), plain.host()), "/public", plain) },
+		"SOCKS":              func(w *world) io.Reader { return ask(w.socksTo(plain.host()), "/public", plain) },
 		"CONNECT, HTTP/2": func(w *world) io.Reader {
 			f := w.frames(secure)
 			f.ask(1, ":method", "GET", ":scheme", "https", ":authority", secure.host(), ":path", "/public")

@@ -55,6 +55,7 @@ type world struct {
 
 	redirects *redirects // of the transparent door; nil until it is opened
 	socks     string     // address of the SOCKS door; "" until it is opened
+	tls       string     // address at which the proxy speaks TLS itself; "" until it is opened
 
 	onListener func(net.Listener) net.Listener
 }
@@ -269,7 +270,12 @@ func (c *rawConn) response(method string) (*http.Response, string) {
 // tunnel opens a tunnel to host.
 func (w *world) tunnel(host string) *rawConn {
 	w.t.Helper()
-	c := w.dial()
+	return w.tunnelIn(w.dial(), host)
+}
+
+// tunnelIn opens a tunnel to host on a connection to the proxy.
+func (w *world) tunnelIn(c *rawConn, host string) *rawConn {
+	w.t.Helper()
 	c.send("CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
 	if resp, _ := c.response(http.MethodConnect); resp.StatusCode != 200 {
 		w.t.Fatalf("CONNECT %s: %s", host, resp.Status)

@@ -5,6 +5,7 @@
 package conns
 
 import (
+	"crypto/tls"
 	"math"
 	"net"
 	"net/http"
@@ -81,10 +82,13 @@ func New(opts Options, log zerolog.Logger, metrics prometheus.Registerer) *Clien
 	return c
 }
 
-// NoteState notes that the state of a connection has changed: one that is idle gives way to
-// others. It fits [http.Server.ConnState]. Connections that did not come from a
-// [Clients.Listener] are ignored.
+// NoteState notes that the state of a connection, or of the TLS on it, has changed: one that
+// is idle gives way to others. It fits [http.Server.ConnState]. Connections that did not come
+// from a [Clients.Listener] are ignored.
 func (c *Clients) NoteState(client net.Conn, state http.ConnState) {
+	if secure, ok := client.(*tls.Conn); ok {
+		client = secure.NetConn()
+	}
 	known, ok := client.(*conn)
 	if !ok {
 		return
