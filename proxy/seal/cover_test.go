@@ -162,7 +162,7 @@ func TestBrowsersGetPolicies(t *testing.T) {
 			continue // this system has policies of its own
 		}
 		got := outputOf(t, exec.Command("cat", file), Options{Trust: trust})
-		want := `{"CACertificates":["b2N0ZXRz"]}`
+		want := `{"CACertificates":["b2N0ZXRz"],"HttpsUpgradesEnabled":false}`
 		if file == firefox {
 			want = `{"policies":{"Certificates":{"Install":["` + trust.CA + `"]}}}`
 		}

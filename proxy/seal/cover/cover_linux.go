@@ -146,7 +146,7 @@ func coverSocket(path string) error {
 	return unix.Mount("/dev/null", path, "", unix.MS_BIND, "")
 }
 
-// addPolicies has browsers install the CA.
+// addPolicies has browsers install the CA, and ask for the URLs that they are given.
 func addPolicies(ca string) error {
 	text, err := os.ReadFile(ca)
 	if err != nil {
@@ -158,6 +158,9 @@ func addPolicies(ca string) error {
 	}
 	chromium, err := json.Marshal(map[string]any{
 		"CACertificates": []string{base64.StdEncoding.EncodeToString(block.Bytes)},
+		// For http:// Chromium tries https:// first, where it would take the proxy's refusal for
+		// the site's answer: it could ask no site that has http:// alone.
+		"HttpsUpgradesEnabled": false,
 	})
 	if err != nil {
 		return err
