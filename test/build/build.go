@@ -33,6 +33,9 @@ func runTests(m *testing.M, program *string) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // tests run the program as other users too
+		return 0, err
+	}
 	*program = filepath.Join(dir, "robotsproxy")
 	if !IsRace {
 		if err := build(*program, "CGO_ENABLED=0"); err != nil {
@@ -66,10 +69,17 @@ func buildWithRaceDetector(program string) (reports string, err error) {
 	if err := build(built, "CGO_ENABLED=1", "-race"); err != nil {
 		return "", err
 	}
-	report := filepath.Join(dir, "report")
+	folder := filepath.Join(dir, "reports")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil { // every user's program may report
+		return "", err
+	}
+	report := filepath.Join(folder, "report")
 	// The detector needs cgo. Names are looked up as in the plain build all the same.
 	script := fmt.Sprintf("#!/bin/sh\nGODEBUG=netdns=go GORACE='halt_on_error=1 atexit_sleep_ms=0 log_path=%s' exec '%s' \"$@\"\n", report, built)
-	return report + ".*", os.WriteFile(program, []byte(script), 0o700)
+	return report + ".*", os.WriteFile(program, []byte(script), 0o755)
 }
 
 // readRaces returns the reports of the race detector as an error.

@@ -93,7 +93,13 @@ func openOwnNetwork() (close func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder) // what is mounted stays
+	// The files stay for as long as they are mounted: what was removed can't be mounted once
+	// more, as sealing does.
+	defer func() {
+		if err != nil {
+			os.RemoveAll(folder)
+		}
+	}()
 	if err := os.Chmod(folder, 0o755); err != nil {
 		return nil, err
 	}
@@ -118,7 +124,11 @@ func openOwnNetwork() (close func(), err error) {
 			return nil, fmt.Errorf("ip %s: %w\n%s", command, err, output)
 		}
 	}
-	return serveOwnNames()
+	end, err := serveOwnNames()
+	if err != nil {
+		return nil, err
+	}
+	return func() { end(); os.RemoveAll(folder) }, nil
 }
 
 // serveOwnNames answers queries for the A records of ownNames.
