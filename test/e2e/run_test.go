@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -197,6 +198,9 @@ echo "got$got"`
 // group.
 func TestRunPassesSignalsOnOnce(t *testing.T) {
 	t.Parallel()
+	hangups := make(chan os.Signal, 1) // under nohup, the program would inherit that they are ignored
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	sealedOrNot(t, func(t *testing.T, env []string) {
 		w := newWorld(t)
 		for _, toGroup := range []bool{false, true} {
