@@ -200,7 +200,7 @@ func TestRunPassesSignalsOnOnce(t *testing.T) {
 	t.Parallel()
 	hangups := make(chan os.Signal, 1) // under nohup, the program would inherit that they are ignored
 	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	sealedOrNot(t, func(t *testing.T, env []string) {
 		w := newWorld(t)
 		for _, toGroup := range []bool{false, true} {
