@@ -31,7 +31,7 @@ const (
 	UnsupportedSystem Obstacle = "only Linux can seal a command"
 	NoNamespaces      Obstacle = "this system allows no more namespaces: raise the limits user.max_user_namespaces, user.max_net_namespaces and user.max_mnt_namespaces with sysctl"
 	NoUserNamespaces  Obstacle = "this system keeps user namespaces for root: set kernel.unprivileged_userns_clone to 1 with sysctl"
-	AppArmor          Obstacle = "AppArmor keeps programs without a profile from using user namespaces: install a profile for robotsproxy that has the rule \"userns,\""
+	AppArmor          Obstacle = "AppArmor keeps programs without a profile from using user namespaces: install a profile for robotsproxy that has the rule \"userns,\", as configs/apparmor/robotsproxy has"
 	Seccomp           Obstacle = "a seccomp filter, as containers have, forbids it: start the container with a profile that allows user namespaces and mounts, as --security-opt seccomp=unconfined does"
 	SecurityModule    Obstacle = "a security module, as containers have, forbids it: start the container with --security-opt apparmor=unconfined or, with SELinux, label=disable"
 	ChangedRoot       Obstacle = "a program in a chroot can't have user namespaces: start it outside"

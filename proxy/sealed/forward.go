@@ -28,6 +28,11 @@ func forward(ctx context.Context, l net.Listener, address string, log zerolog.Lo
 		case err == nil:
 			joins.Go(func() {
 				defer conn.Close()
+				defer func() {
+					if cause := recover(); cause != nil {
+						log.Error().Interface("panic", cause).Msg("a forwarded connection was given up")
+					}
+				}()
 				if err := join(ctx, conn, address); err != nil {
 					log.Warn().Err(err).Msg("a forwarded port could not be reached")
 				}
