@@ -15,6 +15,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/config"
+	"robotsproxy/internal/redirected"
 	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
@@ -157,6 +158,7 @@ func (s *service) listen(cfg config.Config) error {
 		{"listen", cfg.Listen, "--listen", s.proxy.Serve},
 		{"listen_tls", cfg.ListenTLS.Address, "listen_tls.address", s.proxy.ServeTLS},
 		{"listen_socks", cfg.ListenSOCKS, "listen_socks", s.proxy.ServeSOCKS},
+		{"transparent", cfg.Transparent, "transparent", s.serveRedirected},
 	} {
 		if d.address == "" {
 			continue
@@ -172,6 +174,11 @@ func (s *service) listen(cfg config.Config) error {
 		}
 	}
 	return nil
+}
+
+// serveRedirected serves what the kernel redirects to a TCP listener.
+func (s *service) serveRedirected(l net.Listener) error {
+	return s.proxy.ServeTransparent(redirected.Listener{TCPListener: l.(*net.TCPListener), Destination: redirected.Original})
 }
 
 func (s *service) closeDoors() {

@@ -22,6 +22,7 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/logging"
+	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
@@ -37,6 +38,7 @@ import (
 type Config struct {
 	Name            string            `yaml:"name"`
 	Listen          string            `yaml:"listen"`
+	Transparent     string            `yaml:"transparent"`  // "" means no transparent door
 	AdminListen     string            `yaml:"admin_listen"` // "" means no admin server
 	ListenSOCKS     string            `yaml:"listen_socks"` // "" means no SOCKS door
 	ListenTLS       ListenTLS         `yaml:"listen_tls"`
@@ -231,6 +233,7 @@ func (c Config) validateListeners() error {
 		{key: "admin_listen", address: c.AdminListen},
 		{key: "listen_socks", address: c.ListenSOCKS},
 		{key: "listen_tls.address", address: c.ListenTLS.Address},
+		{key: "transparent", address: c.Transparent},
 	} {
 		if l.address == "" && l.key != "listen" {
 			continue
@@ -247,6 +250,9 @@ func (c Config) validateListeners() error {
 			}
 		}
 		valid = append(valid, l)
+	}
+	if c.Transparent != "" && !redirected.Supported {
+		errs = append(errs, keyerr.New("transparent", "only Linux tells where a redirected connection was to go; write \"\" here"))
 	}
 	return errors.Join(errs...)
 }

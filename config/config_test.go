@@ -83,6 +83,7 @@ func TestLoad(t *testing.T) {
 		want any
 	}{
 		{"listen: :80", func(c Config) any { return c.Listen }, ":80"},
+		{"transparent: 127.0.0.1:15001", func(c Config) any { return c.Transparent }, "127.0.0.1:15001"},
 		{"admin_listen: ''", func(c Config) any { return c.AdminListen }, ""},
 		{"listen: '[::1]:0'\nadmin_listen: '[::1]:0'", func(c Config) any { return c.AdminListen }, "[::1]:0"},
 		{"shutdown_grace: 1d12h", func(c Config) any { return c.ShutdownGrace }, 36 * time.Hour},
@@ -197,6 +198,8 @@ func TestErrors(t *testing.T) {
 		{"listen: 127.0.0.1:65536", []string{`FILE:1:9: listen: "127.0.0.1:65536" is no address`}},
 		{"listen: http://127.0.0.1:80", []string{`FILE:1:9: listen: "http://127.0.0.1:80" is no address`}},
 		{"listen: 127.0.0.1:9090", []string{"FILE:1:1: admin_listen: 127.0.0.1:9090 has the same port"}},
+		{"transparent: 127.0.0.1:9090", []string{"FILE:1:14: transparent: 127.0.0.1:9090 has the same port as admin_listen 127.0.0.1:9090"}},
+		{"transparent: nowhere", []string{"FILE:1:14: transparent: \"nowhere\" is no address"}},
 		{"admin_listen: 0.0.0.0:8080", []string{"FILE:1:15: admin_listen: 0.0.0.0:8080 has the same port"}},
 		{"cache: {redis_url: 127.0.0.1:6379}", []string{"FILE:1:20: cache.redis_url: this is no address of a Redis server; write redis://"}},
 		{"cache:\n  memory: 0\n  redis_url: http://127.0.0.1:6379", []string{"FILE:2:11: cache.memory: 0 has no room", "FILE:3:14: cache.redis_url: this is no address"}},

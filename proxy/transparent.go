@@ -98,6 +98,7 @@ func (s *Server) nameTLS(t *tunnel, wanted netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	t.encrypted = hello.Encrypted
 	if hello.ServerName == "" {
 		t.origin, err = s.originAt("https", wanted)
 		s.log.Info().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).
@@ -150,6 +151,10 @@ func (s *Server) passWhole(t *tunnel) (done bool) {
 	s.limitOpening(t)
 	switch {
 	case refusal == nil && err == nil:
+		if t.encrypted {
+			s.log.Info().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).
+				Msg("the client's TLS may name another server, encrypted (ECH): it is judged by the name that can be read")
+		}
 		if done = s.passOpened(o, tunnels); done {
 			return true
 		}

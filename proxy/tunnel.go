@@ -32,6 +32,7 @@ type tunnel struct {
 
 	refused   func() error // what [Clients.Connections] says of it; nil if that is nil, or was asked before
 	listening net.Addr     // where it was accepted; nil but at the transparent door
+	encrypted bool         // its TLS may name another server, encrypted; known at the transparent door alone
 }
 
 // LocalAddr is an address of this proxy, also where a client believes that it speaks to

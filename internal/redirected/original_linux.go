@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Supported reports whether this system tells where connections were to go.
+const Supported = true
+
 // Original asks the kernel's connection tracking where a connection was to go. The error
 // is [ErrNotRedirected] if it was to go to its listener.
 func Original(c *net.TCPConn) (netip.AddrPort, error) {

@@ -19,7 +19,6 @@ import (
 type exchange struct {
 	client    message.Writer
 	interim   message.Interim
-	door      gate.Door
 	target    robots.Target
 	user      string
 	admission *gate.Admission // nil until the gate has judged
@@ -32,6 +31,7 @@ type exchange struct {
 	upstream  io.Closer // the body of the origin's response; nil until it is there
 	asking    bool      // a request with a body is being sent; guarded by watchdog.Sync
 	told      bool      // the answer says that the request stood still
+	door      gate.Door
 }
 
 type exchangeKey struct{}

@@ -25,7 +25,7 @@ const maxText = 8 << 10
 type Decision struct {
 	Time         time.Time  `json:"time"` // when it ended
 	Client       netip.Addr `json:"client"`
-	Door         Door       `json:"door,omitempty"`
+	Door         string     `json:"door,omitempty"` // see [Door.String]
 	Identity     string     `json:"identity"`
 	Agent        string     `json:"agent"`
 	Method       string     `json:"method"`
@@ -118,7 +118,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 	d := Decision{
 		Time:         now,
 		Client:       a.client,
-		Door:         a.door,
+		Door:         a.door.String(),
 		Identity:     a.Identity,
 		Agent:        a.Agent,
 		Method:       printable.Cut(a.method, maxText),
@@ -171,7 +171,7 @@ func (r *recorder) write(d *Decision) {
 		Str("verdict", string(d.Judgment)).
 		Str("reason", string(d.Reason))
 	if d.Door != "" {
-		line.Str("door", string(d.Door))
+		line.Str("door", d.Door)
 	}
 	if d.Rule != "" {
 		line.Str("rule", d.Rule).Int("line", d.Line)

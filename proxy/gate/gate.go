@@ -79,7 +79,7 @@ type Ask struct {
 	Agents   []string
 
 	Method string
-	Door   Door
+	Door   Door // by which the request came
 }
 
 // UnknownIdentityError says that an ask names an identity that is not configured.

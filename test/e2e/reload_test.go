@@ -214,10 +214,10 @@ func TestKeysThatNeedARestart(t *testing.T) {
 	w := newWorld(t, "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0")
 	w.runWith()
 	t.Cleanup(w.stop)
-	w.configure("listen: 127.0.0.1:1\nadmin_listen: 127.0.0.1:2\nname: other\nlimits: {header_timeout: 1s}\ncache: {memory: 1MiB}\nlog: {format: json, level: debug}\nshutdown_grace: 1s")
+	w.configure("listen: 127.0.0.1:1\ntransparent: 127.0.0.1:3\nadmin_listen: 127.0.0.1:2\nname: other\nlimits: {header_timeout: 1s}\ncache: {memory: 1MiB}\nlog: {format: json, level: debug}\nshutdown_grace: 1s")
 	w.signal(syscall.SIGHUP)
 	line := w.log.wait(t, w.exited, `"level":"warn"`, "restart")
-	line.want(t, "keys", []string{"name", "listen", "admin_listen", "log.format", "cache.memory", "limits.header_timeout"})
+	line.want(t, "keys", []string{"name", "listen", "transparent", "admin_listen", "log.format", "cache.memory", "limits.header_timeout"})
 	site := newOrigin(t, "http", shop(), nil)
 	if resp, err := w.client(false).Get(site.URL + "/cart"); err != nil || resp.StatusCode != 403 || !strings.HasPrefix(resp.Header.Get("Proxy-Status"), "robotsproxy;") {
 		t.Errorf("%v, %v", resp, err)
