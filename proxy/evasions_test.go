@@ -99,6 +99,7 @@ type door struct {
 	name     string
 	scheme   string // of the site
 	absolute bool   // targets begin with scheme://host
+	anyHost  bool   // each request says for itself where it leads
 	open     func(w *world, g *guarded) *rawConn
 }
 
@@ -107,22 +108,37 @@ func (w *world) tunnelTo(g *guarded) *rawConn { return w.tunnel(g.host()) }
 func (w *world) secureTo(g *guarded) *rawConn { return w.secure(g.host()) }
 
 var doors = []door{
-	{"absolute form, http", "http", true, func(w *world, _ *guarded) *rawConn { return w.dial() }},
-	{"absolute form, https", "https", true, func(w *world, _ *guarded) *rawConn { return w.dial() }},
-	{"TLS, absolute form, http", "http", true, func(w *world, _ *guarded) *rawConn { return w.dialTLS() }},
-	{"CONNECT, TLS", "https", false, (*world).secureTo},
-	{"CONNECT, TLS, absolute form", "https", true, (*world).secureTo},
-	{"CONNECT, plain HTTP", "http", false, (*world).tunnelTo},
-	{"CONNECT, plain HTTP, absolute form", "http", true, (*world).tunnelTo},
-	{"TLS, CONNECT, TLS", "https", false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.tunnelIn(w.dialTLS(), g.host()), g.host()) }},
-	{"TLS, CONNECT, plain HTTP", "http", false, func(w *world, g *guarded) *rawConn { return w.tunnelIn(w.dialTLS(), g.host()) }},
-	{"SOCKS, TLS", "https", false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.socksTo(g.host()), g.host()) }},
-	{"SOCKS, plain HTTP", "http", false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
-	{"SOCKS, plain HTTP, absolute form", "http", true, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
+	{"absolute form, http", "http", true, true, func(w *world, _ *guarded) *rawConn { return w.dial() }},
+	{"absolute form, https", "https", true, true, func(w *world, _ *guarded) *rawConn { return w.dial() }},
+	{"TLS, absolute form, http", "http", true, true, func(w *world, _ *guarded) *rawConn { return w.dialTLS() }},
+	{"CONNECT, TLS", "https", false, false, (*world).secureTo},
+	{"CONNECT, TLS, absolute form", "https", true, false, (*world).secureTo},
+	{"CONNECT, plain HTTP", "http", false, false, (*world).tunnelTo},
+	{"CONNECT, plain HTTP, absolute form", "http", true, false, (*world).tunnelTo},
+	{"TLS, CONNECT, TLS", "https", false, false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.tunnelIn(w.dialTLS(), g.host()), g.host()) }},
+	{"TLS, CONNECT, plain HTTP", "http", false, false, func(w *world, g *guarded) *rawConn { return w.tunnelIn(w.dialTLS(), g.host()) }},
+	{"SOCKS, TLS", "https", false, false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.socksTo(g.host()), g.host()) }},
+	{"SOCKS, plain HTTP", "http", false, false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
+	{"SOCKS, plain HTTP, absolute form", "http", true, false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
+	{"transparent, TLS", "https", false, false, (*world).redirectTLSTo},
+	{"transparent, TLS, absolute form", "https", true, false, (*world).redirectTLSTo},
+	{"transparent, plain HTTP", "http", false, true, (*world).redirectTo},
+	{"transparent, plain HTTP, absolute form", "http", true, true, (*world).redirectTo},
+}
+
+func (w *world) redirectTo(g *guarded) *rawConn { return w.redirect("127.0.0.1:" + g.port) }
+
+func (w *world) redirectTLSTo(g *guarded) *rawConn {
+	w.t.Helper()
+	c, err := w.redirectTLS(faraway+":"+g.port, "localhost")
+	must(w.t, err)
+	return c
 }
 
 // tunnels are the doors that lead to one origin.
-func tunnels() []door { return doors[3:] }
+func tunnels() []door {
+	return slices.DeleteFunc(slices.Clone(doors), func(d door) bool { return d.anyHost })
+}
 
 func guardedWorld(t *testing.T, change ...func(*settings)) *world {
 	return newWorld(t, append(change, func(s *settings) { s.upstream.Insecure = hosts([]string{"localhost"}) })...)

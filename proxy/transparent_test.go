@@ -2,16 +2,28 @@ package proxy_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"robotsproxy/proxy"
 )
 
 // redirects is a transparent door. A test says for each connection what its client wanted.
@@ -19,6 +31,7 @@ type redirects struct {
 	net.Listener
 	mu     sync.Mutex // held while a connection is opened
 	wanted chan netip.AddrPort
+	from   netip.AddrPort // where clients seem to be; the zero value: where they are
 	closed chan struct{}
 	once   sync.Once
 }
@@ -30,7 +43,11 @@ func (r *redirects) Accept() (net.Conn, error) {
 	}
 	select {
 	case wanted := <-r.wanted:
-		return redirected{conn.(*net.TCPConn), net.TCPAddrFromAddrPort(wanted)}, nil
+		c := redirected{conn.(*net.TCPConn), net.TCPAddrFromAddrPort(wanted), conn.RemoteAddr()}
+		if r.from.IsValid() {
+			c.client = net.TCPAddrFromAddrPort(r.from)
+		}
+		return c, nil
 	case <-r.closed:
 		conn.Close()
 		return nil, net.ErrClosed
@@ -44,10 +61,11 @@ func (r *redirects) Close() error {
 
 type redirected struct {
 	*net.TCPConn
-	wanted net.Addr
+	wanted, client net.Addr
 }
 
-func (r redirected) LocalAddr() net.Addr { return r.wanted }
+func (r redirected) LocalAddr() net.Addr  { return r.wanted }
+func (r redirected) RemoteAddr() net.Addr { return r.client }
 
 // openTransparent opens a transparent door, beside the others.
 func (w *world) openTransparent() *redirects {
@@ -202,21 +220,447 @@ func TestTransparentHTTP2WithoutTLS(t *testing.T) {
 	}
 }
 
-// What is neither TLS nor HTTP is closed and reported.
+// What is neither TLS nor HTTP is closed, and reported.
 func TestTransparentRefusesOtherProtocols(t *testing.T) {
-	told := make(chan netip.AddrPort, 10)
+	told := make(chan netip.AddrPort, 1)
 	w := newWorld(t, func(s *settings) {
 		s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond
 		s.proxy.OnRefusedConnection = func(wanted netip.AddrPort) { told <- wanted }
 	})
-	for wanted, first := range map[string]string{faraway + ":22": "SSH-2.0-x\r\n", "[2001:db8::1]:5432": "\x00\x00\x00\x08\x04\xd2\x16\x2f", faraway + ":25": ""} {
-		c := w.redirect(wanted)
+	for i, first := range []string{
+		"", "SSH-2.0-x\r\n", "\x00\x00\x00\x08\x04\xd2\x16\x2f", "\x05\x01\x00", "\x16\x02\x00", "\x16\x03\x01\x00\x05hello", "\x17\x03\x03\x00\x01x", "\x15\x03\x01\x00\x02\x01\x00",
+		"\r\nGET / HTTP/1.1\r\n", " GET /", "GET\t/", "<policy-file-request/>\x00", strings.Repeat("A", 4000),
+	} {
+		wanted := netip.AddrPortFrom(netip.MustParseAddr([]string{faraway, "2001:db8::1"}[i%2]), 2222)
+		c := w.redirect(wanted.String())
 		c.send(first)
-		if answer, err := io.ReadAll(c); len(answer) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
-			t.Errorf("%s: %q, %v", wanted, answer, err)
+		answer, err := io.ReadAll(c)
+		if len(answer) > 0 && answer[0] != 0x15 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: %q, %v", first, answer, err)
 		}
-		if got := <-told; got.String() != wanted {
-			t.Errorf("told of %s, want %s", got, wanted)
+		if got := <-told; got != wanted {
+			t.Errorf("%q: told of %s, want %s", first, got, wanted)
 		}
 	}
+	// Browsers open connections ahead, and leave them silent.
+	io.ReadAll(w.redirect(faraway + ":443"))
+	w.redirect(faraway + ":25").Close()
+	select {
+	case wanted := <-told:
+		t.Errorf("told of %s", wanted)
+	default:
+	}
+}
+
+// opened returns the outcome of TLS at the transparent door, by the certificate that is shown.
+func opened(w *world, o *origin, name string) (string, *rawConn) {
+	w.t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, ServerName: name}
+	conn := tls.Client(w.redirect("127.0.0.1:"+port(o)), config)
+	switch err := conn.Handshake(); {
+	case isRefusal(err):
+		return refused, nil
+	case err != nil:
+		w.t.Fatal(err)
+	}
+	c := &rawConn{w.t, conn, bufio.NewReader(conn)}
+	if conn.ConnectionState().PeerCertificates[0].Equal(o.Certificate()) {
+		return joined, c
+	}
+	return read, c
+}
+
+// isRefusal reports whether err is the alert to TLS that is refused.
+func isRefusal(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "remote error: tls: unrecognized name")
+}
+
+// TLS that the mode leaves unread is judged as a whole. A refusal is shown inside, unless the
+// operator wants nothing read.
+func TestTransparentTLSAsAWhole(t *testing.T) {
+	never := func(s *settings) { s.tunnels.Mode = proxy.Never }
+	allowMixed := func(s *settings) { s.tunnels.Mode, s.tunnels.Mixed = proxy.Never, proxy.AllowMixed }
+	passthrough := func(s *settings) { s.tunnels.Passthrough = hosts([]string{"localhost", "127.0.0.1"}) }
+	whenNeeded := func(s *settings) { s.tunnels.Mode = proxy.WhenNeeded }
+	for name, test := range map[string]struct {
+		robots string
+		change func(*settings)
+		want   string
+		status int // of /page, where it is read
+		logged string
+	}{
+		"never, all allowed":         {allowsAll, never, joined, 0, `"status":200`},
+		"never, none allowed":        {allowsNone, never, refused, 0, `"status":403`},
+		"never, some allowed":        {mixed, never, refused, 0, `"reason":"tunnel"`},
+		"never, some allowed, allow": {mixed, allowMixed, joined, 0, `"status":200`},
+		"passthrough, all allowed":   {allowsAll, passthrough, joined, 0, `"status":200`},
+		"passthrough, none allowed":  {allowsNone, passthrough, refused, 0, `"status":403`},
+		"passthrough, unreachable":   {"503", passthrough, refused, 0, `"reason":"unreachable"`},
+		"when needed, all allowed":   {allowsAll, whenNeeded, joined, 0, `"status":200`},
+		"when needed, none allowed":  {allowsNone, whenNeeded, read, 403, `"status":403`},
+		"when needed, some allowed":  {mixed, whenNeeded, read, 200, `"status":200`},
+		"when needed, nothing there": {"404", whenNeeded, joined, 0, `"status":200`},
+		"intercept, all allowed":     {allowsAll, func(*settings) {}, read, 200, `"status":200`},
+		"intercept, none allowed":    {allowsNone, func(*settings) {}, read, 403, `"status":403`},
+	} {
+		for _, serverName := range []string{"localhost", ""} {
+			w := guardedWorld(t, test.change, func(s *settings) { s.policies = newSays(test.robots) })
+			o := w.origin("https/1.1", nil)
+			host := cmp.Or(serverName, "127.0.0.1") + ":" + port(o)
+			got, c := opened(w, o, serverName)
+			if got != test.want {
+				t.Errorf("%s, server name %q: %s, want %s", name, serverName, got, test.want)
+				continue
+			}
+			if got == read {
+				if status, body := c.ask("/page", host); status != test.status {
+					t.Errorf("%s, server name %q: %d %q", name, serverName, status, body)
+				}
+			}
+			if c != nil {
+				c.Close()
+			}
+			if line := w.log.WaitLine(t, nil, `"message":"request"`, `"door":"transparent"`, "https://"+host); !strings.Contains(line, test.logged) {
+				t.Errorf("%s, server name %q: %s", name, serverName, line)
+			}
+			if n := w.log.Count(`"message":"request"`); n != 1 {
+				t.Errorf("%s, server name %q: %d decisions", name, serverName, n)
+			}
+			if said := w.log.Count("names no server"); (said == 1) != (serverName == "") {
+				t.Errorf("%s, server name %q: %d lines say that it names none", name, serverName, said)
+			}
+		}
+	}
+}
+
+// The server that the client's TLS names is judged and dialled, whatever address it had.
+func TestTransparentTLSDialsWhatItNames(t *testing.T) {
+	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.WhenNeeded, proxy.Never} {
+		w := guardedWorld(t, func(s *settings) { s.tunnels.Mode = mode })
+		o := w.origin("https/1.1", nil)
+		conn := tls.Client(w.redirect(faraway+":"+port(o)), &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"})
+		if err := conn.Handshake(); (err == nil) != (mode != proxy.Never) { // only a part is allowed
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+func TestTransparentTLSWithoutAUsableServerName(t *testing.T) {
+	w := guardedWorld(t)
+	o := w.origin("https", nil)
+	c, err := w.redirectTLS("127.0.0.1:"+port(o), "")
+	must(t, err)
+	for _, test := range []struct {
+		path, host string
+		want       int
+	}{{"/public", o.host(), 200}, {"/private", o.host(), 403}, {"/public", "localhost:" + port(o), 421}, {"/public", "example.com", 421}} {
+		if status, _ := c.ask(test.path, test.host); status != test.want {
+			t.Errorf("%s of %s: %d, want %d", test.path, test.host, status, test.want)
+		}
+	}
+	for _, name := range []string{"ex%61mple.com", "a..b", "127.1", "localhost/", "u@localhost", "localhost:1", "local host"} {
+		conn := tls.Client(w.redirect("127.0.0.1:"+port(o)), &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		if err := conn.Handshake(); err == nil {
+			t.Errorf("server name %q: a certificate was signed", name)
+		}
+	}
+}
+
+// echConfigs is what a client needs for an encrypted ClientHello (RFC 9849 4) in one for a
+// public name.
+func echConfigs(t *testing.T, publicName string) []byte {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	must(t, err)
+	withLength := func(octets []byte) []byte {
+		return append(binary.BigEndian.AppendUint16(nil, uint16(len(octets))), octets...)
+	}
+	contents := []byte{1, 0, 0x20} // the key's number, X25519
+	contents = append(contents, withLength(key.PublicKey().Bytes())...)
+	contents = append(contents, 0, 4, 0, 1, 0, 1, 0) // HKDF-SHA256, AES-128-GCM; no longest name
+	contents = append(contents, byte(len(publicName)))
+	contents = append(contents, publicName...)
+	contents = append(contents, 0, 0)
+	return withLength(append([]byte{0xfe, 0x0d}, withLength(contents)...))
+}
+
+// Where an encrypted ClientHello may name another server, the name that can be read is
+// judged and dialled. A client that meant the other one gets to know that, and tries without.
+func TestTransparentEncryptedClientHello(t *testing.T) {
+	newNames(t).set("site.example", "127.0.0.1")
+	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.Never} {
+		w := guardedWorld(t, func(s *settings) {
+			s.policies = newSays(allowsAll)
+			s.tunnels.Mode = mode
+		})
+		o := w.origin("https/1.1", nil)
+		config := w.trust()
+		config.ServerName, config.EncryptedClientHelloConfigList = "hidden.example", echConfigs(t, "site.example")
+		if mode == proxy.Never { // the origin's certificate is for another name
+			config.EncryptedClientHelloRejectionVerify = func(tls.ConnectionState) error { return nil }
+		}
+		c := w.redirect(faraway + ":" + port(o))
+		err := tls.Client(c, config).Handshake()
+		c.Close()
+		if _, rejected := errors.AsType[*tls.ECHRejectionError](err); !rejected {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if mode == proxy.Never {
+			w.log.WaitLine(t, nil, "(ECH)", `"host":"site.example:`+port(o))
+			w.log.WaitLine(t, nil, `"message":"request"`, "https://site.example:"+port(o))
+		}
+	}
+}
+
+func TestTransparentIPv6(t *testing.T) {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("needs IPv6:", err)
+	}
+	site := httptest.NewUnstartedServer(http.HandlerFunc(allowing))
+	site.Listener.Close()
+	site.Listener = l
+	site.Start()
+	defer site.Close()
+	w := newWorld(t)
+	for _, host := range []string{"", "[::1]", l.Addr().String()} {
+		c := w.redirect(l.Addr().String())
+		if status, body := c.ask("/page", host); status != 200 {
+			t.Errorf("Host %q: %d %s", host, status, body)
+		}
+	}
+	if status, _ := w.redirect(l.Addr().String()).ask("/page", "::1"); status != 400 {
+		t.Errorf("an address without brackets: %d", status)
+	}
+}
+
+// An address that only stands for a name is judged and dialled as that name.
+func TestTransparentStandIns(t *testing.T) {
+	w := guardedWorld(t, func(s *settings) {
+		s.proxy.NameOf = func(addr netip.Addr) (string, bool) {
+			return "LOCALHOST.", addr == netip.MustParseAddr("198.18.0.5")
+		}
+	})
+	plain, secure := w.origin("http", nil), w.origin("https", nil)
+	c := w.redirect("198.18.0.5:" + port(plain))
+	if status, body := c.ask("/public", ""); status != 200 {
+		t.Errorf("%d %q", status, body)
+	}
+	c, err := w.redirectTLS("198.18.0.5:"+port(secure), "")
+	must(t, err)
+	if status, body := c.ask("/public", "localhost:"+port(secure)); status != 200 {
+		t.Errorf("%d %q", status, body)
+	}
+	if n := w.log.Count("http://localhost:" + port(plain) + "/public"); n != 1 {
+		t.Errorf("%d lines name the host", n)
+	}
+}
+
+// Requests to a proxy are served as such, and nothing else wants a user.
+func TestTransparentProxyRequests(t *testing.T) {
+	w := guardedWorld(t, func(s *settings) { s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost) })
+	plain, secure := w.origin("http", nil), w.origin("https", nil)
+	right := "Proxy-Authorization: " + "Basic " + base64.StdEncoding.EncodeToString([]byte("images:pass:word")) + "\r\n"
+	for _, test := range []struct {
+		request string
+		want    int
+		door    string
+	}{
+		{"GET /public HTTP/1.1\r\nHost: " + plain.host() + "\r\n", 200, "transparent"},
+		{"GET /public HTTP/1.1\r\nHost: " + plain.host() + "\r\nProxy-Authorization: Basic eDp5\r\n", 200, "transparent"},
+		{"GET " + plain.URL + "/public HTTP/1.1\r\nHost: x\r\n", 407, ""},
+		{"GET " + plain.URL + "/public HTTP/1.1\r\nHost: x\r\n" + right, 200, "http"},
+		{"CONNECT " + secure.host() + " HTTP/1.1\r\nHost: x\r\n", 407, ""},
+		{"OPTIONS * HTTP/1.1\r\nHost: x\r\n", 200, ""},
+		{"GET public HTTP/1.1\r\nHost: x\r\n", 400, ""},
+	} {
+		c := w.redirect(faraway + ":3128")
+		c.send(test.request + "\r\n")
+		if resp, body := c.response(http.MethodGet); resp.StatusCode != test.want {
+			t.Errorf("%q: %s %q", test.request, resp.Status, body)
+		}
+		if test.door != "" {
+			w.log.WaitLine(t, nil, `"message":"request"`, `"door":"`+test.door+`"`)
+		}
+	}
+	c := w.redirect(faraway + ":3128")
+	c.send("CONNECT localhost:" + port(secure) + " HTTP/1.1\r\nHost: x\r\n" + right + "\r\n")
+	if resp, _ := c.response(http.MethodConnect); resp.StatusCode != 200 {
+		t.Fatal(resp.Status)
+	}
+	config := w.trust()
+	config.ServerName = "localhost"
+	conn := tls.Client(c, config)
+	must(t, conn.Handshake())
+	inside := &rawConn{t, conn, bufio.NewReader(conn)}
+	for path, want := range map[string]int{"/public": 200, "/private": 403} {
+		if status, _ := inside.ask(path, "localhost:"+port(secure)); status != want {
+			t.Errorf("in a tunnel of a CONNECT, %s: %d", path, status)
+		}
+	}
+	w.log.WaitLine(t, nil, `"message":"request"`, `"door":"connect"`)
+}
+
+func TestTransparentClientsThatAreNotAdmitted(t *testing.T) {
+	for name, change := range map[string]func(*settings){
+		"by address":    func(s *settings) { s.clients.Allow = nil },
+		"by connection": func(s *settings) { s.clients.Connections = func(_, _ netip.AddrPort) error { return errors.New("no") } },
+	} {
+		w := newWorld(t, change, func(s *settings) {
+			s.proxy.Direct = func(context.Context, netip.AddrPort) (string, bool) { t.Error("asked"); return "", false }
+		})
+		site := w.origin("http", nil)
+		if status, _ := w.redirect(faraway+":80").ask("/public", site.host()); status != 403 {
+			t.Errorf("%s, HTTP: %d", name, status)
+		}
+		if _, err := w.redirectTLS(faraway+":443", "localhost"); !isRefusal(err) {
+			t.Errorf("%s, TLS: %v", name, err)
+		}
+		if pages := site.pages(); len(pages) > 0 {
+			t.Errorf("%s: the site was asked for %q", name, pages)
+		}
+	}
+}
+
+// What a distant client wanted does not make it one on this machine.
+func TestTransparentLoopbackIsForClientsHere(t *testing.T) {
+	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.Never} {
+		w := guardedWorld(t, func(s *settings) {
+			s.policies = newSays(allowsAll)
+			s.tunnels.Mode = mode
+			s.clients.Allow = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+			s.proxy.Direct = func(_ context.Context, wanted netip.AddrPort) (string, bool) {
+				return "127.0.0.1:1", wanted.Port() == 5432
+			}
+		})
+		plain, secure := w.origin("http", nil), w.origin("https/1.1", nil)
+		w.redirects = w.openTransparent()
+		w.redirects.from = farClient
+		for _, wanted := range []string{farClient.Addr().String() + ":80", "127.0.0.1:" + port(plain)} {
+			if status, body := w.redirect(wanted).ask("/public", "localhost:"+port(plain)); status != 502 || !strings.Contains(body, "only clients on this machine") {
+				t.Errorf("HTTP, wanted %s: %d %s", wanted, status, body)
+			}
+		}
+		c, err := w.redirectTLS(farClient.Addr().String()+":"+port(secure), "localhost")
+		if mode == proxy.Never {
+			if !isRefusal(err) {
+				t.Errorf("TLS: %v", err)
+			}
+		} else if status, _ := c.ask("/public", "localhost:"+port(secure)); status != 502 {
+			t.Errorf("TLS: %d", status)
+		}
+		if rest, _ := io.ReadAll(w.redirect(faraway + ":5432")); len(rest) > 0 {
+			t.Errorf("a destination that is allowed sent %q", rest)
+		}
+		w.log.WaitLine(t, nil, `"dialled":"127.0.0.1:1"`, "only clients on this machine")
+		if pages := append(plain.pages(), secure.pages()...); len(pages) > 0 {
+			t.Errorf("a site was asked for %q", pages)
+		}
+	}
+}
+
+// A destination that the operator allows is reached whatever is spoken, also where the server
+// speaks first; only addresses that are never dialled stay closed.
+func TestTransparentDirect(t *testing.T) {
+	greets := serveConns(t, func(conn net.Conn) {
+		defer conn.Close()
+		io.WriteString(conn, "220 hello\r\n")
+		said, _ := io.ReadAll(conn)
+		conn.Write(said)
+	})
+	w := newWorld(t, func(s *settings) {
+		s.upstream.Deny = []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")}
+		s.proxy.Direct = func(_ context.Context, wanted netip.AddrPort) (string, bool) {
+			return map[string]string{faraway + ":25": greets, faraway + ":26": "127.0.0.9:26", faraway + ":27": "nowhere"}[wanted.String()], wanted.Port() != 80
+		}
+	})
+	c := w.redirect(faraway + ":25")
+	greeting := make([]byte, len("220 hello\r\n"))
+	_, err := io.ReadFull(c, greeting)
+	must(t, err)
+	w.gauge("robotsproxy_tunnels", 1)
+	c.send("QUIT\r\n")
+	c.Conn.(*net.TCPConn).CloseWrite()
+	if said, err := io.ReadAll(c); string(said) != "QUIT\r\n" || err != nil {
+		t.Errorf("%q, %v", said, err)
+	}
+	w.gauge("robotsproxy_tunnels", 0)
+	if line := w.log.WaitLine(t, nil, `"dialled":"`+greets); !strings.Contains(line, `"wanted":"`+faraway+`:25"`) || !strings.Contains(line, `"bytes":17`) {
+		t.Error(line)
+	}
+	for _, wanted := range []string{":26", ":27"} {
+		if said, _ := io.ReadAll(w.redirect(faraway + wanted)); len(said) > 0 {
+			t.Errorf("%s: %q", wanted, said)
+		}
+		w.log.WaitLine(t, nil, `"level":"warn"`, `"wanted":"`+faraway+wanted)
+	}
+}
+
+// A connection to the door itself is closed.
+func TestTransparentDoorItself(t *testing.T) {
+	w := newWorld(t)
+	w.redirects = w.openTransparent()
+	c := w.redirect(w.redirects.Addr().String())
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+w.redirects.Addr().String()+"\r\n\r\n")
+	if answer, _ := io.ReadAll(c); len(answer) > 0 {
+		t.Errorf("%q", answer)
+	}
+}
+
+// Shutdown waits for what is in flight, and closes what has not begun.
+func TestTransparentShutdown(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	w := guardedWorld(t, func(s *settings) { s.tunnels.Passthrough = hosts([]string{"localhost"}) })
+	page := func(rw http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-release
+		io.WriteString(rw, "page")
+	}
+	plain := w.origin("http", page)
+	silent := w.redirect(faraway + ":80")
+	c := w.redirect(faraway + ":80")
+	c.send("GET /public HTTP/1.1\r\nHost: " + plain.host() + "\r\n\r\n")
+	<-asked
+	done := make(chan error, 1)
+	go func() { done <- w.server.Shutdown(t.Context()) }()
+	if rest, err := io.ReadAll(silent); len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection without a request: %q, %v", rest, err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("Shutdown did not wait: %v", err)
+	default:
+	}
+	close(release)
+	if resp, body := c.response(http.MethodGet); resp.StatusCode != 200 || body != "page" {
+		t.Errorf("%s %q", resp.Status, body)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := w.server.ServeTransparent(w.redirects); err != nil {
+		t.Errorf("after Shutdown: %v", err)
+	}
+}
+
+// Shutdown waits for TLS that is not read, and breaks it off when its time is over.
+func TestTransparentShutdownOfTunnels(t *testing.T) {
+	w := guardedWorld(t, func(s *settings) { s.tunnels.Mode, s.tunnels.Mixed = proxy.Never, proxy.AllowMixed })
+	o := w.origin("https/1.1", nil)
+	how, c := opened(w, o, "localhost")
+	if how != joined {
+		t.Fatal(how)
+	}
+	w.gauge("robotsproxy_tunnels", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.server.Shutdown(ctx) }()
+	if status, _ := c.ask("/public", "localhost:"+port(o)); status != 200 {
+		t.Errorf("while Shutdown waits: %d", status)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	io.ReadAll(c)
+	w.gauge("robotsproxy_tunnels", 0)
 }

@@ -199,7 +199,7 @@ function row(d, isNew) {
     cell("verdict", chip(kind)),
     cell("identity", foreign(d.identity, 60)),
     cell("agent", foreign(d.agent, 60)),
-    cell("method", foreign(d.method, 20)),
+    cell("method", el("span", { title: d.door && `By the door: ${d.door}` }, foreign(d.method, 20))),
     cell("url", el("a", { href: route("explain", { url: d.url, identity: d.identity, agent: d.agent }), title: plain(d.url, 1000) }, foreign(d.url, 300))),
     cell("why", why(d, kind), d.error && el("span", { class: kind === "held" ? "error aside" : "error", title: plain(d.error, 1000) }, foreign(d.error, 200))),
     cell("status number", d.status ? String(d.status) : el("span", { title: "The client left before it got a response" }, "left")),
