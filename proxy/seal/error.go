@@ -34,6 +34,7 @@ const (
 	AppArmor          Obstacle = "AppArmor keeps programs without a profile from using user namespaces: install a profile for robotsproxy that has the rule \"userns,\", as configs/apparmor/robotsproxy has"
 	Seccomp           Obstacle = "a seccomp filter, as containers have, forbids it: start the container with a profile that allows user namespaces and mounts, as --security-opt seccomp=unconfined does"
 	SecurityModule    Obstacle = "a security module, as containers have, forbids it: start the container with --security-opt apparmor=unconfined or, with SELinux, label=disable"
+	RootWithoutRights Obstacle = "root without the capability CAP_SETFCAP, as inside another sealed command, can't have user namespaces: start it as another user, or with that capability"
 	ChangedRoot       Obstacle = "a program in a chroot can't have user namespaces: start it outside"
 	NoKernelSupport   Obstacle = "this kernel was built without user, network or mount namespaces"
 )

@@ -152,7 +152,7 @@ func TestSealedInASealedCommand(t *testing.T) {
 	got := outputOf(t, program("sealer", "echo", "started"), Options{})
 	if os.Getuid() == 0 {
 		// The kernel lets nobody pass root on without CAP_SETFCAP.
-		if !strings.Contains(got, "sealing the command: making the namespaces") {
+		if !strings.Contains(got, string(RootWithoutRights)) {
 			t.Errorf("got %q", got)
 		}
 	} else if got != "started\n" {
@@ -183,6 +183,9 @@ func TestObstacle(t *testing.T) {
 		{syscall.EACCES, map[string]string{status: "Seccomp:\t2"}, false, SecurityModule},
 		{syscall.EPERM, map[string]string{status: "Seccomp:\t2"}, false, Seccomp},
 		{syscall.EPERM, map[string]string{status: "Seccomp:\t0"}, false, ""},
+		{syscall.EPERM, map[string]string{status: "Uid:\t5\t0\t0\t0\nCapEff:\t000001ff7fffffff\nSeccomp:\t0"}, false, RootWithoutRights},
+		{syscall.EPERM, map[string]string{status: "Uid:\t0\t0\t0\t0\nCapEff:\t0000000080000000\n"}, false, ""},
+		{syscall.EPERM, map[string]string{status: "Uid:\t0\t5\t0\t0\nCapEff:\t0000000000000000\n"}, false, ""},
 		{syscall.EMFILE, map[string]string{clone: "0"}, false, ""},
 	} {
 		read := func(path string) string { return c.files[path] }

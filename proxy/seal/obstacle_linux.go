@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // newError is the error of a step, with the obstacle that err and this machine's settings
@@ -39,7 +42,7 @@ func obstacle(errno syscall.Errno, read func(path string) string, inChroot bool)
 	case errno == syscall.EACCES:
 		return SecurityModule
 	}
-	return seccomp(read)
+	return cmp.Or(seccomp(read), rootWithoutRights(read))
 }
 
 // Likely reports whether nothing in this machine's settings speaks against sealing. It
@@ -59,6 +62,22 @@ func seccomp(read func(path string) string) Obstacle {
 		if name, value, _ := strings.Cut(line, ":"); name == "Seccomp" && strings.TrimSpace(value) == "2" {
 			return Seccomp
 		}
+	}
+	return ""
+}
+
+// rootWithoutRights reports whether this process is root, and lacks what the kernel wants of
+// one who maps user 0 into a user namespace (user_namespaces(7)).
+func rootWithoutRights(read func(path string) string) Obstacle {
+	status := map[string]string{}
+	for line := range strings.Lines(read("/proc/thread-self/status")) {
+		name, value, _ := strings.Cut(line, ":")
+		status[name] = strings.TrimSpace(value)
+	}
+	users := strings.Fields(status["Uid"]) // real, effective, saved, file system
+	capabilities, err := strconv.ParseUint(status["CapEff"], 16, 64)
+	if err == nil && len(users) > 1 && users[1] == "0" && capabilities&(1<<unix.CAP_SETFCAP) == 0 {
+		return RootWithoutRights
 	}
 	return ""
 }

@@ -108,35 +108,37 @@ func TestRunObeys(t *testing.T) {
 	w.wantRunFolders(0)
 }
 
-// A run works behind a proxy of serve and inside another run. Each proxy has a name of its
+// A run works behind a proxy of serve and inside another run, which may be sealed. Each proxy has a name of its
 // own.
 func TestRunBehindOthers(t *testing.T) {
 	t.Parallel()
-	outer := start(t)
-	w := newWorld(t)
-	for _, scheme := range []string{"http", "https"} {
-		o := newOrigin(t, scheme, shop(), nil)
-		bundle := filepath.Join(t.TempDir(), "user.pem")
-		ca, err := os.ReadFile(outer.caFile())
-		must(t, err)
-		must(t, os.WriteFile(bundle, ca, 0o600))
-		env := []string{"http_proxy=http://" + outer.proxy, "HTTPS_PROXY=" + outer.proxy, "SSL_CERT_FILE=" + bundle}
-		command := curlCommand(o.URL+"/products/1", o.URL+"/checkout/")
-		inner := append([]string{"--", program, "run", "--config", w.config, "--data-dir", w.dir}, command...)
-		e := w.errand(env, inner...)
-		if got := e.must(t); got != "200 403 " {
-			t.Errorf("%s: statuses %s\n%s", scheme, got, &e.err)
+	sealedOrNot(t, func(t *testing.T, env []string) {
+		outer := start(t)
+		w := newWorld(t)
+		for _, scheme := range []string{"http", "https"} {
+			o := newOrigin(t, scheme, shop(), nil)
+			bundle := filepath.Join(t.TempDir(), "user.pem")
+			ca, err := os.ReadFile(outer.caFile())
+			must(t, err)
+			must(t, os.WriteFile(bundle, ca, 0o600))
+			env := append(env, "http_proxy=http://"+outer.proxy, "HTTPS_PROXY="+outer.proxy, "SSL_CERT_FILE="+bundle)
+			command := curlCommand(o.URL+"/products/1", o.URL+"/checkout/")
+			inner := append([]string{"--", program, "run", "--sealed=false", "--config", w.config, "--data-dir", w.dir}, command...)
+			e := w.errand(env, inner...)
+			if got := e.must(t); got != "200 403 " {
+				t.Errorf("%s: statuses %s\n%s", scheme, got, &e.err)
+			}
+			via := strings.Join(o.last(t).Header.Values("Via"), ", ")
+			if !regexp.MustCompile(`^\S+ robotsproxy-run-(\w{6}), \S+ robotsproxy-run-(\w{6}), \S+ robotsproxy$`).MatchString(via) {
+				t.Errorf("%s: Via %s", scheme, via)
+			}
+			outer.decision(o.URL + "/products/1")
+			// What the inner proxy refuses does not reach the others.
+			if strings.Count(e.err.String(), "1 refused") != 2 || len(outer.log.Lines(`"message":"request"`, o.URL+"/checkout/")) != 0 {
+				t.Errorf("%s: the summaries are\n%s", scheme, &e.err)
+			}
 		}
-		via := strings.Join(o.last(t).Header.Values("Via"), ", ")
-		if !regexp.MustCompile(`^\S+ robotsproxy-run-(\w{6}), \S+ robotsproxy-run-(\w{6}), \S+ robotsproxy$`).MatchString(via) {
-			t.Errorf("%s: Via %s", scheme, via)
-		}
-		outer.decision(o.URL + "/products/1")
-		// What the inner proxy refuses does not reach the others.
-		if strings.Count(e.err.String(), "1 refused") != 2 || len(outer.log.Lines(`"message":"request"`, o.URL+"/checkout/")) != 0 {
-			t.Errorf("%s: the summaries are\n%s", scheme, &e.err)
-		}
-	}
+	})
 }
 
 func TestRunsAtOnce(t *testing.T) {

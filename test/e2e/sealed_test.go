@@ -49,6 +49,7 @@ func (w *world) asUser(t *testing.T, e *errand, uid int) {
 			must(t, os.Chmod(folder, 0o755))
 		}
 	}
+	must(t, os.Chmod(program, 0o755))
 	e.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 }
 
