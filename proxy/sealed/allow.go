@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"robotsproxy/internal/hostname"
 	"robotsproxy/proxy/seal/names"
 )
 
@@ -27,6 +28,7 @@ type allowList struct {
 	standIns *names.StandIns // nil if no address stands for a name
 	now      func() time.Time
 	all      []*allowed
+	told     told
 }
 
 type allowed struct {
@@ -103,12 +105,45 @@ func (a *allowed) remember(addresses []netip.Addr) {
 // that are allowed.
 func (l *allowList) LookupNetIP(ctx context.Context, network, name string) ([]netip.Addr, error) {
 	found, err := l.resolver.LookupNetIP(ctx, network, name)
+	name = strings.TrimSuffix(name, ".")
+	l.told.add(name, found)
 	for _, a := range l.all {
-		if a.host == strings.TrimSuffix(name, ".") {
+		if a.host == name {
 			a.mu.Lock()
 			a.remember(found)
 			a.mu.Unlock()
 		}
 	}
 	return found, err
+}
+
+// maxTold bounds the addresses whose names are remembered.
+const maxTold = 10_000
+
+// told remembers for which name the command was told an address, the last one of several. It
+// is safe for concurrent use.
+type told struct {
+	mu    sync.Mutex
+	names map[netip.Addr]string
+}
+
+func (t *told) add(name string, addresses []netip.Addr) {
+	if host, err := hostname.Normal(name); err != nil || host != name {
+		return // a question may hold any octets
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, addr := range addresses {
+		if t.names == nil || len(t.names) == maxTold {
+			t.names = map[netip.Addr]string{}
+		}
+		t.names[addr.Unmap().WithZone("")] = name
+	}
+}
+
+// name is "" for an address that the command has from elsewhere.
+func (t *told) name(addr netip.Addr) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.names[addr]
 }

@@ -155,6 +155,33 @@ func TestDestinationsAreRead(t *testing.T) {
 	}
 }
 
+// What was refused is named as --allow takes it.
+func TestRefusedDestinationsAreNamed(t *testing.T) {
+	n := New(Setup{Options: Defaults(), HasParent: true})
+	n.allow.resolver = &resolver{names: map[string]string{"git.test": "10.0.0.5 2001:db8::5", "a b.test": "10.0.0.6", "more.test": "10.0.0.7"}}
+	standIn, _ := n.standIns.Address("git.corp.test")
+	for _, name := range []string{"git.test.", "a b.test.", "nowhere.test."} {
+		n.allow.LookupNetIP(t.Context(), "ip", name)
+	}
+	for address, want := range map[string]string{
+		"10.0.0.5:22":            "git.test:22",
+		"[2001:db8::5]:22":       "git.test:22",
+		"10.0.0.6:22":            "10.0.0.6:22",
+		"10.0.0.7:22":            "10.0.0.7:22",
+		standIn.String() + ":22": "git.corp.test:22",
+	} {
+		if got := n.nameOf(netip.MustParseAddrPort(address)); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+	for i := range maxTold + 10 {
+		n.allow.told.add("many.test", []netip.Addr{netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})})
+	}
+	if len(n.allow.told.names) > maxTold {
+		t.Errorf("%d names are remembered", len(n.allow.told.names))
+	}
+}
+
 // The proxy has a port inside that nothing else wants.
 func TestProxyAddress(t *testing.T) {
 	for want, o := range map[string]Options{

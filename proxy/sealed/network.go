@@ -89,14 +89,19 @@ func (n *Network) Hooks(o *proxy.Options) {
 	o.OnRefusedConnection = func(wanted netip.AddrPort) { n.tally.addRefused(n.nameOf(wanted)) }
 }
 
-// nameOf shows an address, or the name that it stands for.
+// nameOf shows an address as --allow takes it: by the name for which the command was told
+// it, if that is known.
 func (n *Network) nameOf(address netip.AddrPort) string {
+	name := n.allow.told.name(address.Addr())
 	if n.standIns != nil {
-		if name, ok := n.standIns.Name(address.Addr()); ok {
-			return net.JoinHostPort(name, fmt.Sprint(address.Port()))
+		if standsFor, ok := n.standIns.Name(address.Addr()); ok {
+			name = standsFor
 		}
 	}
-	return address.String()
+	if name == "" {
+		return address.String()
+	}
+	return net.JoinHostPort(name, fmt.Sprint(address.Port()))
 }
 
 // Start starts cmd as [seal.Start] does, and has server serve its connections.

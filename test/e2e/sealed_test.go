@@ -186,18 +186,19 @@ func TestSealedCommandReachesWhatIsAllowed(t *testing.T) {
 	echo(t, "192.0.2.1:22")
 	echo(t, "192.0.2.7:22")
 	echo(t, "[2001:db8::3]:22")
-	for _, c := range []struct{ allow, host string }{
-		{"192.0.2.1:22", "192.0.2.1"},
-		{"shop.example.com:22", "192.0.2.1"},           // by /etc/hosts
-		{"Cache.Example.com.:22", "cache.example.com"}, // by a name server
-		{"[2001:db8::3]:22", "six.example.com"},
+	for _, c := range []struct{ allow, host, named string }{
+		{"192.0.2.1:22", "192.0.2.1", "192.0.2.1:22"},
+		{"shop.example.com:22", "192.0.2.1", "192.0.2.1:22"},                   // by /etc/hosts
+		{"Cache.Example.com.:22", "cache.example.com", "cache.example.com:22"}, // by a name server
+		{"[2001:db8::3]:22", "six.example.com", "[2001:db8::3]:22"},
 	} {
 		refused := w.sealed(nil, append([]string{"--allow", "192.0.2.9:22"}, netcat(c.host, "22")...)...)
 		if got := refused.must(t); got != "closed\n" && got != "ConnectionResetError\n" {
 			t.Errorf("%s: without --allow: %q", c.host, got)
 		}
-		if text := refused.err.String(); !strings.Contains(text, "robotsproxy: 1 connection to ") || !strings.Contains(text, ":22 was refused: only HTTP leads out; --allow ") {
-			t.Errorf("%s: the summary is\n%s", c.host, text)
+		want := fmt.Sprintf("robotsproxy: 1 connection to %s was refused: only HTTP leads out; --allow %s lets it pass\n", c.named, c.named)
+		if !strings.Contains(refused.err.String(), want) {
+			t.Errorf("%s: the summary is\n%s", c.host, &refused.err)
 		}
 		e := w.sealed(nil, append([]string{"--allow", c.allow}, netcat(c.host, "22")...)...)
 		if got := e.must(t); got != "SSH-2.0-test\n" {
