@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,7 +11,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -54,8 +57,74 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
+// BenchmarkDoor measures the transparent door beside CONNECT: a request for 1 KiB inside TLS,
+// over kept-alive connections, and with a new connection for each.
+func BenchmarkDoor(b *testing.B) {
+	page := strings.Repeat("x", 1024)
+	o := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
+	defer o.Close()
+	_, port, _ := net.SplitHostPort(o.Listener.Addr().String())
+	for _, fresh := range []bool{false, true} {
+		for _, by := range []string{"connect", "transparent"} {
+			b.Run(fmt.Sprintf("by=%s/new=%t", by, fresh), func(b *testing.B) {
+				server, address, _ := serveBenchServer(b)
+				transport := &http.Transport{
+					Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: address}),
+					TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
+					MaxIdleConnsPerHost: 256,
+					DisableKeepAlives:   fresh,
+				}
+				if by == "transparent" {
+					l, err := net.Listen("tcp", "127.0.0.1:0")
+					if err != nil {
+						b.Fatal(err)
+					}
+					go server.ServeTransparent(led{l, o.Listener.Addr()})
+					transport.Proxy = nil
+					transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+						return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
+					}
+				}
+				before := cpuTime(b)
+				askBy(b, transport, "https://localhost:"+port+"/public/page")
+				b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			})
+		}
+	}
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// led is a listener all of whose clients wanted one address.
+type led struct {
+	net.Listener
+	wanted net.Addr
+}
+
+func (l led) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return redirected{conn.(*net.TCPConn), l.wanted, conn.RemoteAddr()}, nil
+}
+
 // serveBench runs a proxy until b ends.
 func serveBench(b *testing.B) (address string, g *gate.Gate) {
+	b.Helper()
+	_, address, g = serveBenchServer(b)
+	return address, g
+}
+
+func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *gate.Gate) {
 	b.Helper()
 	opts := upstream.Defaults()
 	opts.Insecure = hosts([]string{"*"})
@@ -73,7 +142,7 @@ func serveBench(b *testing.B) (address string, g *gate.Gate) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
+	server = proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
 	if err := server.SetAccess(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
 		b.Fatal(err)
@@ -88,7 +157,7 @@ func serveBench(b *testing.B) (address string, g *gate.Gate) {
 		server.Shutdown(context.Background())
 		<-served
 	})
-	return l.Addr().String(), g
+	return server, l.Addr().String(), g
 }
 
 // BenchmarkWatched measures what observers cost: none, an admin server that keeps the
@@ -140,6 +209,10 @@ func ask(b *testing.B, proxyAddr, page string) {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 256,
 	}
+	askBy(b, transport, page)
+}
+
+func askBy(b *testing.B, transport *http.Transport, page string) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	b.ReportAllocs()
