@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os/user"
 	"strconv"
 
@@ -107,8 +108,16 @@ const noUser = 1<<32 - 1
 
 // configuredPort is the port of the transparent door by the configuration.
 func configuredPort(cmd *cobra.Command) (uint16, error) {
-	_, err := loadConfig(cmd, config.Default())
-	return transparentPort, err
+	cfg, err := loadConfig(cmd, config.Default())
+	if err != nil || cfg.Transparent == "" {
+		return transparentPort, err
+	}
+	_, text, _ := net.SplitHostPort(cfg.Transparent)
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return 0, exit{exitUsage, errors.New("transparent in the configuration says any free port: give the one that serve logs by --to")}
+	}
+	return uint16(port), nil
 }
 
 func redirectRemoveCommand() *cobra.Command {

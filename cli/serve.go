@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -86,7 +88,7 @@ type service struct {
 // A door is a listener of the proxy.
 type door struct {
 	net.Listener
-	key   string // under which its address is in the configuration and in the log
+	key   string // under which its address is in the configuration and in the log; "" if it only goes with the door before
 	serve func(net.Listener) error
 }
 
@@ -163,7 +165,11 @@ func (s *service) listen(cfg config.Config) error {
 		if d.address == "" {
 			continue
 		}
-		l, err := listen(d.address, d.remedy)
+		config := listenConfig()
+		if d.key == "transparent" {
+			config.SetMultipathTCP(false) // the kernel does not tell where such connections were to go
+		}
+		l, err := listenBy(config, d.address, d.remedy)
 		if err != nil {
 			s.closeDoors()
 			return err
@@ -172,8 +178,30 @@ func (s *service) listen(cfg config.Config) error {
 		if warning := cfg.Clients.Warning(l.Addr()); warning != "" {
 			s.engine.log.Warn().Stringer(d.key, l.Addr()).Msg(warning)
 		}
+		if d.key == "transparent" {
+			s.listenToOtherFamily(config, l.Addr())
+		}
 	}
 	return nil
+}
+
+// listenToOtherFamily listens on ::1 too if the transparent door is at 127.0.0.1, and the
+// other way round, since the kernel redirects what leaves this machine to the loopback
+// address of the same family.
+func (s *service) listenToOtherFamily(config *net.ListenConfig, transparent net.Addr) {
+	ipv4 := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	at := transparent.(*net.TCPAddr).AddrPort()
+	other, known := map[netip.Addr]netip.Addr{ipv4: netip.IPv6Loopback(), netip.IPv6Loopback(): ipv4}[at.Addr().Unmap()]
+	if !known {
+		return
+	}
+	l, err := listenBy(config, netip.AddrPortFrom(other, at.Port()).String(), "transparent")
+	switch {
+	case err == nil:
+		s.doors = append(s.doors, door{l, "", s.serveRedirected})
+	case errors.Is(err, syscall.EADDRINUSE): // otherwise this machine does not have the family
+		s.engine.log.Warn().Err(err).Msg("the transparent door is open to one family of addresses alone")
+	}
 }
 
 // serveRedirected serves what the kernel redirects to a TCP listener.
@@ -224,7 +252,9 @@ func (s *service) logServing(cfg config.Config) {
 	version, _ := buildVersion()
 	line := s.engine.log.Info().Str("name", cfg.Name).Str("version", version).Int64("open_files", s.openFiles)
 	for _, d := range s.doors {
-		line.Stringer(d.key, d.Addr())
+		if d.key != "" {
+			line.Stringer(d.key, d.Addr())
+		}
 	}
 	if s.admin != nil {
 		line.Stringer("admin_listen", s.admin.listener.Addr())
@@ -250,7 +280,11 @@ func (s *service) shutDown() {
 // listen listens on a TCP address. An error names the flag or key with which the user can
 // choose another address.
 func listen(address, remedy string) (net.Listener, error) {
-	l, err := listenConfig().Listen(context.Background(), "tcp", address)
+	return listenBy(listenConfig(), address, remedy)
+}
+
+func listenBy(config *net.ListenConfig, address, remedy string) (net.Listener, error) {
+	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, remedy)
 	}

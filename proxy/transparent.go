@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"robotsproxy/internal/hostname"
+	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
@@ -44,7 +45,8 @@ import (
 // What was judged is what is dialled, never the address that the client had. Where an
 // encrypted ClientHello (ECH) may hide another name, the one outside is judged and dialled.
 // A client can't authenticate itself here, so no users are asked for, and none is believed.
-// A connection to the address of l itself is closed, since it would lead here again.
+// A connection to the address of l itself is closed, since it would lead here again, and so
+// is one that the proxy has opened itself.
 func (s *Server) ServeTransparent(l net.Listener) error {
 	return s.acceptTunnels(l, gate.Transparent, func(t *tunnel) {
 		t.listening = l.Addr()
@@ -74,6 +76,12 @@ func (s *Server) serveTransparent(t *tunnel) {
 // turnedAway says that the client may not use the proxy, and has not been told.
 func (s *Server) serveAddress(t *tunnel, wanted netip.AddrPort, turnedAway bool) {
 	protocol, err := t.Protocol()
+	if s.isOwn(t, wanted) {
+		s.log.Warn().Stringer("wanted", wanted).
+			Msg("connection closed: it is the proxy's own, and was led back here; except the user that the proxy runs as from the redirection")
+		t.Close()
+		return
+	}
 	if err == nil && protocol == sniff.TLS {
 		err = s.nameTLS(t, wanted)
 	}
@@ -90,6 +98,16 @@ func (s *Server) serveAddress(t *tunnel, wanted netip.AddrPort, turnedAway bool)
 	case !s.passWhole(t):
 		s.intercept(t)
 	}
+}
+
+// isOwn reports whether a connection is one that the proxy has opened itself.
+func (s *Server) isOwn(t *tunnel, wanted netip.AddrPort) bool {
+	admitted, ok := t.hijacked.(interface{ NetConn() net.Conn })
+	if !ok {
+		return false
+	}
+	accepted, ok := admitted.NetConn().(*redirected.Conn)
+	return ok && s.transport.IsOwn(accepted.Client(), wanted)
 }
 
 // nameTLS finds out where a connection leads whose client speaks TLS.

@@ -19,16 +19,35 @@ type Listener struct {
 	// Destination is where a connection was to go: [Original], or what the user of the
 	// listener knows better.
 	Destination func(*net.TCPConn) (netip.AddrPort, error)
+	// AllHere says that all clients are on this machine. Otherwise those are whose
+	// connections arrive at a loopback address.
+	AllHere bool
 }
 
 // A Conn is a connection of a Listener.
 type Conn struct {
 	*net.TCPConn
 	destination *net.TCPAddr
+	here        bool
 }
 
 // LocalAddr is the address that the client wanted, a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.destination }
+
+// RemoteAddr is the client's address, a *net.TCPAddr. If the client is on this machine, the
+// kernel has chosen an address for it by its destination: RemoteAddr is then a loopback
+// address, with the client's port.
+func (c *Conn) RemoteAddr() net.Addr {
+	client := c.TCPConn.RemoteAddr()
+	if !c.here {
+		return client
+	}
+	loopback := net.IPv6loopback
+	if c.destination.IP.To4() != nil {
+		loopback = net.IPv4(127, 0, 0, 1)
+	}
+	return &net.TCPAddr{IP: loopback, Port: client.(*net.TCPAddr).Port}
+}
 
 // Accept returns the next connection, a *Conn.
 func (l Listener) Accept() (net.Conn, error) {
@@ -38,11 +57,17 @@ func (l Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if destination, err := l.Destination(conn); err == nil {
-			return &Conn{conn, net.TCPAddrFromAddrPort(destination)}, nil
+			return &Conn{conn, net.TCPAddrFromAddrPort(destination), l.AllHere || Local(conn).Addr().IsLoopback()}, nil
 		}
 		conn.SetLinger(0) // refused, not ended
 		conn.Close()
 	}
+}
+
+// Client is the client's address as the kernel knows it.
+func (c *Conn) Client() netip.AddrPort {
+	address := c.TCPConn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(address.Addr().Unmap().WithZone(""), address.Port())
 }
 
 // Local is the address by which a connection came to its listener. An IPv4 address has

@@ -14,7 +14,7 @@ func TestConnectionsHaveTheAddressThatWasWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted := []netip.AddrPort{{}, {}, netip.MustParseAddrPort("192.0.2.1:443"), netip.MustParseAddrPort("[2001:db8::1]:80")}
-	l := Listener{tcp, func(*net.TCPConn) (netip.AddrPort, error) {
+	l := Listener{TCPListener: tcp, Destination: func(*net.TCPConn) (netip.AddrPort, error) {
 		next := wanted[0]
 		wanted = wanted[1:]
 		if !next.IsValid() {
@@ -40,6 +40,9 @@ func TestConnectionsHaveTheAddressThatWasWanted(t *testing.T) {
 		defer conn.Close()
 		if got := conn.LocalAddr().String(); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		if !conn.RemoteAddr().(*net.TCPAddr).IP.IsLoopback() {
+			t.Errorf("a client on this machine has the address %v", conn.RemoteAddr())
 		}
 	}
 	for _, c := range clients[:2] {

@@ -99,6 +99,9 @@ func (c *conn) Close() error {
 	return err
 }
 
+// NetConn is the connection that was accepted.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // Abort makes what is being written fail; net/http then closes the connection.
 func (c *conn) Abort(flow.Stall) { c.Conn.Close() }
 

@@ -140,6 +140,7 @@ func (s *sockets) listen(as socket, address netip.AddrPort) (port uint16, err er
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return setOptions(c, unix.SOL_SOCKET, unix.SO_REUSEPORT)
 	}}
+	config.SetMultipathTCP(false) // the kernel does not tell where such connections were to go
 	// A network without a number would open a socket for both families.
 	network := "tcp4"
 	if address.Addr().Is6() {

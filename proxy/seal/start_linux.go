@@ -273,9 +273,9 @@ func (n *Network) add(s socket, file *os.File) error {
 	tcp := l.(*net.TCPListener)
 	switch s.Role {
 	case roleCaught:
-		n.Caught = append(n.Caught, caught{redirected.Listener{TCPListener: tcp, Destination: redirected.Original}})
+		n.Caught = append(n.Caught, redirected.Listener{TCPListener: tcp, Destination: redirected.Original, AllHere: true})
 	case rolePort:
-		n.Caught = append(n.Caught, caught{redirected.Listener{TCPListener: tcp, Destination: localDestination}})
+		n.Caught = append(n.Caught, redirected.Listener{TCPListener: tcp, Destination: localDestination, AllHere: true})
 	case roleProxy:
 		n.Proxy = l
 	case roleForward:

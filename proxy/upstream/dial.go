@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -122,6 +123,7 @@ func hostPort(u *url.URL, defaultPort string) string {
 type dialer struct {
 	net.Dialer
 	descriptors *slots.Slots
+	open        *openConns
 }
 
 // DialContext fails with [shortage.ErrConnections] when no slot is free.
@@ -136,17 +138,52 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 		}
 		return nil, err
 	}
-	return &dialed{conn.(*net.TCPConn), sync.OnceFunc(d.descriptors.Give)}, nil
+	tcp := conn.(*net.TCPConn)
+	way := wayOf(tcp)
+	d.open.add(way)
+	return &dialed{tcp, sync.OnceFunc(func() {
+		d.open.remove(way)
+		d.descriptors.Give()
+	})}, nil
 }
 
 // dialed is a connection that gives back its slot when it is closed.
 type dialed struct {
 	*net.TCPConn
-	give func()
+	closed func()
 }
 
 func (c *dialed) Close() error {
 	err := c.TCPConn.Close()
-	c.give()
+	c.closed()
 	return err
+}
+
+// openConns are the open connections of a transport.
+type openConns struct{ ways sync.Map }
+
+// A way is what both ends of a connection know of it, even if the kernel has redirected it:
+// the address that it comes from, and the one that was dialled.
+type way struct{ from, to netip.AddrPort }
+
+func wayOf(conn *net.TCPConn) way {
+	return way{plainAddress(conn.LocalAddr()), plainAddress(conn.RemoteAddr())}
+}
+
+// plainAddress has no zone and, if it is an IPv4 one, is not mapped into IPv6.
+func plainAddress(a net.Addr) netip.AddrPort {
+	address := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(address.Addr().Unmap().WithZone(""), address.Port())
+}
+
+func (o *openConns) add(w way)    { o.ways.Store(w, nil) }
+func (o *openConns) remove(w way) { o.ways.Delete(w) }
+
+// IsOwn reports whether a connection that comes from one address and was to go to another is
+// one that this transport has opened: then the kernel has led it back to this program. That
+// is certain from the first octet on that the connection brings. The addresses must have no
+// zone and, if they are IPv4 ones, must not be mapped into IPv6.
+func (t *Transport) IsOwn(from, to netip.AddrPort) bool {
+	_, open := t.open.ways.Load(way{from, to})
+	return open
 }

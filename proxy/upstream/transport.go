@@ -41,6 +41,7 @@ type Transport struct {
 	insecure     []identity.HostGlob
 	destinations destinations
 	descriptors  *slots.Slots // shared with the connections of clients
+	open         openConns
 }
 
 // route leads to origins directly or through one parent proxy.
@@ -86,23 +87,21 @@ func NewTransport(opts Options) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream.proxy: %w", err)
 	}
-	descriptors := slots.OfDescriptors()
 	t := &Transport{
-		forLocal:     newRoute(opts, roots, nil, descriptors),
-		forOthers:    newRoute(opts, roots, nil, descriptors),
 		parents:      parents,
 		byParent:     map[*url.URL]*route{},
 		insecure:     opts.Insecure,
 		destinations: destinations{deny: opts.Deny},
-		descriptors:  descriptors,
+		descriptors:  slots.OfDescriptors(),
 	}
-	descriptors.MakeRoom = []func(){t.CloseIdleConnections}
+	t.descriptors.MakeRoom = []func(){t.CloseIdleConnections}
+	t.forLocal, t.forOthers = t.newRoute(opts, roots, nil), t.newRoute(opts, roots, nil)
 	for _, r := range t.dialling() {
 		r.dialer.ControlContext = t.destinations.control
 	}
 	for _, parent := range parents.byScheme {
 		if t.byParent[parent] == nil {
-			t.byParent[parent] = newRoute(opts, roots, parent, descriptors)
+			t.byParent[parent] = t.newRoute(opts, roots, parent)
 		}
 	}
 	return t, nil
@@ -116,8 +115,8 @@ func (t *Transport) Descriptors() *slots.Slots { return t.descriptors }
 // dialling returns the routes without a parent.
 func (t *Transport) dialling() []*route { return []*route{t.forLocal, t.forOthers} }
 
-func newRoute(opts Options, roots *x509.CertPool, parent *url.URL, descriptors *slots.Slots) *route {
-	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, descriptors}}
+func (t *Transport) newRoute(opts Options, roots *x509.CertPool, parent *url.URL) *route {
+	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, t.descriptors, &t.open}}
 	r.verifying = r.newTransports(opts, &tls.Config{RootCAs: roots})
 	r.lenient = r.newTransports(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	r.ftp = &ftp.Transport{Dial: r.dialer.DialContext, ReplyTimeout: opts.ResponseHeaderTimeout}
