@@ -1,7 +1,9 @@
 package configs
 
 import (
+	"fmt"
 	"maps"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"slices"
@@ -124,15 +126,16 @@ func named(pod corev1.PodTemplateSpec, name string) corev1.Container {
 	return corev1.Container{}
 }
 
-// kubernetesSetups returns two setups: a scraper with a sidecar, and a scraper that uses the
-// proxies of a Deployment.
+// kubernetesSetups returns three setups: a scraper with a sidecar, one whose connections are
+// led to its sidecar, and one that uses the proxies of a Deployment.
 func kubernetesSetups(t *testing.T) []setup {
 	t.Helper()
 	c := manifests(t)
 	pods := c.pods()
-	sidecar, fleet := pods["CronJob scraper"], pods["Deployment robotsproxy"]
+	sidecar, transparent, fleet := pods["CronJob scraper"], pods["CronJob transparent-scraper"], pods["Deployment robotsproxy"]
 	return []setup{
 		c.setup(t, "kubernetes, sidecar", sidecar, sidecar),
+		c.setup(t, "kubernetes, transparent", transparent, transparent),
 		c.setup(t, "kubernetes, fleet", fleet, pods["Job scraper"]),
 	}
 }
@@ -150,6 +153,9 @@ func (c *cluster) setup(t *testing.T, name string, proxyPod, scraperPod corev1.P
 	}
 	c.mount(&s, proxyPod, proxy)
 	s.trust = settingsOf(t, s.files[s.config]).HTTPS.TrustDir
+	if redirect := named(proxyPod, "redirect"); redirect.Name != "" {
+		s.redirect, s.excepted = redirect.Args, fmt.Sprint(*proxy.SecurityContext.RunAsUser)
+	}
 	for _, v := range proxy.Env {
 		if v.ValueFrom == nil {
 			s.environment[v.Name] = v.Value
@@ -159,7 +165,7 @@ func (c *cluster) setup(t *testing.T, name string, proxyPod, scraperPod corev1.P
 		maps.Copy(s.scraper, c.configMaps[from.ConfigMapRef.Name].Data)
 	}
 	for _, m := range scraper.VolumeMounts {
-		if m.Name == "trust" {
+		if m.Name == "trust" && m.SubPath == "" {
 			s.scraperTrust = m.MountPath
 		}
 	}
@@ -211,25 +217,32 @@ func TestConfigMapsAreTheExamples(t *testing.T) {
 func TestPodsAreRestricted(t *testing.T) {
 	for name, pod := range manifests(t).pods() {
 		spec := pod.Spec
-		if s := spec.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot ||
-			s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-			t.Errorf("%s is not run as non-root with the runtime's seccomp profile", name)
+		if s := spec.SecurityContext; s == nil || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s is not run with the runtime's seccomp profile", name)
 		}
 		if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
 			t.Errorf("%s has a service account's token", name)
 		}
 		for _, c := range containers(pod) {
 			s := c.SecurityContext
+			var added []corev1.Capability
+			if c.Name == "redirect" { // which needs root for its capability
+				added = []corev1.Capability{"NET_ADMIN"}
+			} else if !isTrue(s.RunAsNonRoot) && !isTrue(spec.SecurityContext.RunAsNonRoot) {
+				t.Errorf("%s, %s may run as root", name, c.Name)
+			}
 			switch {
-			case s == nil, s.ReadOnlyRootFilesystem == nil, !*s.ReadOnlyRootFilesystem:
+			case !isTrue(s.ReadOnlyRootFilesystem):
 				t.Errorf("%s, %s: the root file system can be written", name, c.Name)
 			case s.AllowPrivilegeEscalation == nil, *s.AllowPrivilegeEscalation, s.Capabilities == nil,
-				!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}), len(s.Capabilities.Add) > 0:
+				!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}), !slices.Equal(s.Capabilities.Add, added):
 				t.Errorf("%s, %s may have capabilities", name, c.Name)
 			}
 		}
 	}
 }
+
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // The CA's key is in a Secret or in the proxy's data folder. No other container may mount them.
 func TestOnlyTheProxyHasTheKey(t *testing.T) {
@@ -270,11 +283,49 @@ func TestOnlyTheProxyHasTheKey(t *testing.T) {
 }
 
 func TestSidecarStartsFirst(t *testing.T) {
-	pod := manifests(t).pods()["CronJob scraper"]
-	proxy := named(pod, "robotsproxy")
-	if len(pod.Spec.InitContainers) != 1 || pod.Spec.InitContainers[0].Name != proxy.Name ||
-		proxy.RestartPolicy == nil || *proxy.RestartPolicy != corev1.ContainerRestartPolicyAlways {
-		t.Error("the proxy is no native sidecar")
+	for name, first := range map[string][]string{"scraper": {"robotsproxy"}, "transparent-scraper": {"redirect", "robotsproxy"}} {
+		pod := manifests(t).pods()["CronJob "+name]
+		var names []string
+		for _, c := range pod.Spec.InitContainers {
+			names = append(names, c.Name)
+			if isSidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways; isSidecar != (c.Name == "robotsproxy") {
+				t.Errorf("%s: %s is a native sidecar: %v", name, c.Name, isSidecar)
+			}
+		}
+		if !slices.Equal(names, first) {
+			t.Errorf("%s: before it, %q start, want %q", name, names, first)
+		}
+	}
+}
+
+// The connections of all containers but the proxy are led to its door. Nothing tells the
+// scraper of a proxy, and it has only what makes it trust the CA.
+func TestRedirectionLeadsToTheDoor(t *testing.T) {
+	for _, s := range setups(t) {
+		if s.redirect == nil {
+			continue
+		}
+		door := netip.MustParseAddrPort(s.settings(t).Transparent)
+		if want := fmt.Sprintf("redirect install --to %d --except-uid %s", door.Port(), s.excepted); s.name == "kubernetes, transparent" && strings.Join(s.redirect, " ") != want {
+			t.Errorf("it runs %q, want %q", s.redirect, want)
+		}
+		if !door.Addr().IsLoopback() {
+			t.Errorf("%s: the door is open to others, at %v", s.name, door)
+		}
+	}
+	pod := manifests(t).pods()["CronJob transparent-scraper"]
+	excepted := *named(pod, "robotsproxy").SecurityContext.RunAsUser
+	scraper := named(pod, "scraper")
+	if *scraper.SecurityContext.RunAsUser == excepted {
+		t.Errorf("the scraper runs as the user %d, which is excepted", excepted)
+	}
+	if len(scraper.Env) > 0 || len(scraper.EnvFrom) > 0 {
+		t.Error("the scraper has an environment")
+	}
+	for _, m := range scraper.VolumeMounts {
+		if m.Name != "trust" || m.SubPath != "ca-bundle.pem" {
+			t.Errorf("the scraper has %v", m)
+		}
 	}
 }
 
@@ -303,8 +354,8 @@ func TestProbesRunTheProgram(t *testing.T) {
 			}
 		}
 	}
-	if proxies != 2 {
-		t.Errorf("%d pods have a proxy, want the sidecar's and the fleet's", proxies)
+	if proxies != 3 {
+		t.Errorf("%d pods have a proxy, want the sidecars' and the fleet's", proxies)
 	}
 }
 

@@ -44,17 +44,24 @@ type setup struct {
 
 	scraper      map[string]string // its environment
 	scraperTrust string            // folder of trust files that the scraper sees
+
+	// redirect are the arguments of the command that has the kernel lead connections to
+	// the proxy, which runs as the user excepted. Without them, the scraper's environment
+	// does.
+	redirect []string
+	excepted string
 }
 
 // setups returns the setups of all examples.
 func setups(t *testing.T) []setup {
 	t.Helper()
-	return slices.Concat(kubernetesSetups(t), []setup{composeSetup(t), systemdSetup(t)})
+	return slices.Concat(kubernetesSetups(t), []setup{composeSetup(t), systemdSetup(t), redirectingService(t)})
 }
 
 // settings are the keys of a configuration that the tests need.
 type settings struct {
 	Listen        string `json:"listen"`
+	Transparent   string `json:"transparent"`
 	AdminListen   string `json:"admin_listen"`
 	DataDir       string `json:"data_dir"`
 	ShutdownGrace string `json:"shutdown_grace"`
@@ -134,6 +141,12 @@ var wantedWithFiles = []string{"WGETRC", "PHP_INI_SCAN_DIR", "JAVA_TOOL_OPTIONS"
 func TestScrapersEnvironment(t *testing.T) {
 	for _, s := range setups(t) {
 		t.Run(s.name, func(t *testing.T) {
+			if s.redirect != nil {
+				if len(s.scraper) > 0 {
+					t.Errorf("a scraper that needs no environment has %v", s.scraper)
+				}
+				return
+			}
 			says := s.place(t).env()
 			for name, value := range s.scraper {
 				if value != says[name] {

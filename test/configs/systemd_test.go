@@ -44,6 +44,37 @@ func systemdSetup(t *testing.T) setup {
 	return s
 }
 
+// redirectingService is the service with robotsproxy-redirect.service, as the latter's
+// comment has it installed.
+func redirectingService(t *testing.T) setup {
+	t.Helper()
+	s := systemdSetup(t)
+	s.name, s.scraper, s.excepted = "systemd, transparent", nil, "65532"
+	s.files = map[string]string{s.config: strings.Replace(s.files[s.config], "\n# transparent:", "\ntransparent:", 1)}
+	u := parseUnit(read(t, "systemd/robotsproxy-redirect.service"))
+	if !slices.Equal(u["Environment"], parseUnit(read(t, "systemd/robotsproxy.service"))["Environment"]) {
+		t.Errorf("the redirection has the environment %q", u["Environment"])
+	}
+	// The number of the user is as systemd-sysusers chooses.
+	s.redirect = strings.Fields(strings.Replace(u["ExecStart"][0], "--except-uid robotsproxy", "--except-uid "+s.excepted, 1))[1:]
+	return s
+}
+
+// The redirection excepts the user that the service runs as, and that systemd-sysusers makes.
+func TestRedirectingServiceExceptsTheProxy(t *testing.T) {
+	user := parseUnit(read(t, "systemd/robotsproxy.service"))["User"][0]
+	u := parseUnit(read(t, "systemd/robotsproxy-redirect.service"))
+	if !slices.Equal(u["ExecStart"], []string{installed + " redirect install --except-uid " + user}) {
+		t.Errorf("it runs %q", u["ExecStart"])
+	}
+	if !slices.Equal(u["ExecStop"], []string{installed + " redirect remove"}) {
+		t.Errorf("at its end it runs %q", u["ExecStop"])
+	}
+	if !strings.Contains(read(t, "systemd/sysusers.conf"), "\nu "+user+" - ") {
+		t.Errorf("systemd-sysusers does not make the user %s", user)
+	}
+}
+
 // The unit makes the folders that the configuration names. Clients can read only one of them.
 func TestServicesFolders(t *testing.T) {
 	u := parseUnit(read(t, "systemd/robotsproxy.service"))
@@ -96,15 +127,16 @@ func analyze(t *testing.T, verb string, flags ...string) string {
 	dropIn := filepath.Join(dir, "scraper.service.d")
 	must(t, os.Mkdir(dropIn, 0o755))
 	for name, text := range map[string]string{
-		"robotsproxy.service": strings.ReplaceAll(read(t, "systemd/robotsproxy.service"), installed, program),
-		"scraper.service":     "[Service]\nExecStart=/bin/true\n",
+		"robotsproxy.service":          strings.ReplaceAll(read(t, "systemd/robotsproxy.service"), installed, program),
+		"robotsproxy-redirect.service": strings.ReplaceAll(read(t, "systemd/robotsproxy-redirect.service"), installed, program),
+		"scraper.service":              "[Service]\nExecStart=/bin/true\n",
 		"scraper.service.d/robotsproxy.conf": strings.ReplaceAll(read(t, "systemd/scraper.service.d/robotsproxy.conf"),
 			"/etc/robotsproxy/robotsproxy.env", filepath.Join(dir, "robotsproxy.env")),
 		"robotsproxy.env": read(t, "systemd/robotsproxy.env"),
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	args := slices.Concat([]string{verb}, flags, []string{filepath.Join(dir, "robotsproxy.service")})
+	args := slices.Concat([]string{verb}, flags, []string{filepath.Join(dir, "robotsproxy.service"), filepath.Join(dir, "robotsproxy-redirect.service")})
 	if verb == "verify" {
 		args = append(args, filepath.Join(dir, "scraper.service"))
 	}

@@ -35,6 +35,7 @@ type world struct {
 	config string   // its configuration file
 	vars   []string // environment variables, besides those of every world
 	files  int      // how many files it may have open; 0 means as many as the test
+	user   uint32   // whom it runs as; 0 means the user of the test
 
 	origins string // file with the certificate of https origins
 
@@ -98,6 +99,9 @@ func (w *world) runWith(flags ...string) {
 	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
 	if w.files > 0 {
 		w.command = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(w.files)}, w.command.Args...)...)
+	}
+	if w.user != 0 {
+		w.command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: w.user, Gid: w.user}}
 	}
 	w.command.Stderr = w.log
 	w.command.Env = append([]string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}, w.vars...)
