@@ -2,6 +2,7 @@ package redirect
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"reflect"
@@ -115,6 +116,19 @@ func TestTableOfOthersWithOurName(t *testing.T) {
 	}
 	if s, err := Installed(); err == nil || errors.Is(err, ErrNotInstalled) {
 		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	for cause, next := range map[error]string{
+		unix.EPERM:           "run the command as root, or give its container the capability NET_ADMIN",
+		unix.EPROTONOSUPPORT: "modprobe",
+		unix.ENOENT:          "modprobe",
+	} {
+		err := newError("installing the redirection", fmt.Errorf("netlink: %w", cause))
+		if text := err.Error(); !errors.Is(err, cause) || !strings.HasPrefix(text, "installing the redirection: netlink: ") || !strings.Contains(text, next) {
+			t.Errorf("got %q", text)
+		}
 	}
 }
 

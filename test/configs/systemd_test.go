@@ -73,6 +73,14 @@ func TestRedirectingServiceExceptsTheProxy(t *testing.T) {
 	if !strings.Contains(read(t, "systemd/sysusers.conf"), "\nu "+user+" - ") {
 		t.Errorf("systemd-sysusers does not make the user %s", user)
 	}
+	if _, err := exec.LookPath("systemd-sysusers"); err != nil {
+		t.Skip("this machine has no systemd-sysusers; install Debian's package systemd")
+	}
+	file, err := filepath.Abs(filepath.Join(examples, "systemd", "sysusers.conf"))
+	must(t, err)
+	if out, err := exec.Command("systemd-sysusers", "--dry-run", file).CombinedOutput(); err != nil {
+		t.Errorf("systemd-sysusers: %v\n%s", err, out)
+	}
 }
 
 // The unit makes the folders that the configuration names. Clients can read only one of them.
