@@ -90,8 +90,8 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Bool(sealedSetting.flag, false, sealedSetting.help+" ["+sealedSetting.variable()+"]")
-	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "destination, HOST:PORT, that a sealed command reaches without being judged; may be repeated")
-	cmd.Flags().StringArrayVar(&f.forward, "forward", nil, "port of this machine's 127.0.0.1 that a sealed command finds at its own; may be repeated")
+	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`HOST:PORT` that a sealed command reaches without being judged; may be repeated")
+	cmd.Flags().StringArrayVar(&f.forward, "forward", nil, "`PORT` of this machine's 127.0.0.1 that a sealed command finds at its own; may be repeated")
 }
 
 // addTo adds to the options of a configuration.

@@ -69,11 +69,16 @@ func sealedOrNot(t *testing.T, test func(t *testing.T, env []string)) {
 	t.Run("not sealed", func(t *testing.T) { t.Parallel(); test(t, nil) })
 	t.Run("sealed", func(t *testing.T) {
 		t.Parallel()
-		if !seal.Likely() {
-			t.Skip("this system does not let commands be sealed")
-		}
+		needsSealing(t)
 		test(t, []string{"ROBOTSPROXY_SEALED=true"})
 	})
+}
+
+func needsSealing(t *testing.T) {
+	t.Helper()
+	if !seal.Likely() {
+		t.Skip("this system does not let commands be sealed")
+	}
 }
 
 // curlCommand returns a command that gets URLs and writes the status of each.

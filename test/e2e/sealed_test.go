@@ -29,6 +29,8 @@ print(c.getresponse().status)
 
 // sealedWorld is a world in which a sealed command can ask for https pages by address too.
 func sealedWorld(t *testing.T, config ...string) *world {
+	t.Helper()
+	needsSealing(t)
 	return newWorld(t, append(config, `upstream: {ca_file: ORIGINS, insecure: ["192.0.2.*", "2001:*"]}`)...)
 }
 
@@ -341,6 +343,7 @@ func TestSealedCommandBehindAParent(t *testing.T) {
 	if !inOwnNetwork(t) {
 		return
 	}
+	needsSealing(t)
 	plain, secure := newOriginAt(t, "192.0.2.2:80", "http", shop(), nil), newOriginAt(t, "192.0.2.2:443", "https", shop(), nil)
 	var asked []string
 	parent := newOriginAt(t, "192.0.2.3:3128", "http", shop(), nil)
