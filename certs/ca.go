@@ -123,7 +123,7 @@ var errEarly = errors.New("is valid only from")
 func readCA(path string, now time.Time) ([]*x509.Certificate, error) {
 	chain, err := readChain(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the CA: %w", err)
 	}
 	ca := chain[0]
 	switch {
@@ -151,7 +151,7 @@ func checkPair(keyPath string, key crypto.Signer, certPath string, cert *x509.Ce
 func readChain(path string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the CA: %w", err)
+		return nil, err
 	}
 	var chain []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -160,12 +160,12 @@ func readChain(path string) ([]*x509.Certificate, error) {
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("read the CA %s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		chain = append(chain, cert)
 	}
 	if chain == nil {
-		return nil, fmt.Errorf("read the CA: there is no PEM certificate in %s", path)
+		return nil, fmt.Errorf("there is no PEM certificate in %s", path)
 	}
 	return chain, nil
 }

@@ -40,7 +40,7 @@ func (s Server) Validate() error {
 func (s Server) Load() (_ *tls.Certificate, warnings []string, err error) {
 	chain, err := readChain(s.Cert)
 	if err != nil {
-		return nil, nil, keyerr.New("cert", "%w%s", err, mendPermission(err))
+		return nil, nil, keyerr.New("cert", "read the proxy's own certificate: %w%s", err, mendPermission(err))
 	}
 	now, own := Options{Now: s.Now}.now(), chain[0]
 	switch {

@@ -14,32 +14,41 @@ import (
 func envCommand() *cobra.Command {
 	settings := append([]setting{listenSetting}, commonSettings...)
 	cmd := &cobra.Command{
-		Use:   "env [--shell sh|fish|powershell|dotenv]",
+		Use:   "env [--shell sh|fish|powershell|dotenv] [--tls]",
 		Short: "Print the variables that point clients at a running proxy",
 		Long: `Print the variables that point clients at a running "robotsproxy serve" and have
 them trust its CA. "robotsproxy run" sets the same variables for its command. Use the
 same configuration as serve, so that the variables name the same address and CA. The
-last example adds a user name, by which an identity can recognise its clients.`,
+last example adds a user name, by which an identity can recognise its clients.
+
+With --tls, the variables name the proxy as one that is reached over TLS: at the address
+of listen_tls, or at the one that --listen gives, which must be in its certificate. wget,
+Java, Ruby and some others can't reach such a proxy.`,
 		Example: `  eval "$(robotsproxy env)"                               # sh, bash, zsh
   robotsproxy env --shell fish | source                   # fish
   robotsproxy env --shell powershell | Invoke-Expression  # PowerShell
   robotsproxy env --shell dotenv > proxy.env              # docker run --env-file, compose, systemd
+  eval "$(robotsproxy env --tls --listen proxy.example.org:8443)"
   eval "$(robotsproxy env | sed 's|http://|&images:x@|')" # as the user images`,
 		Args: cobra.NoArgs,
 	}
 	addSettings(cmd, settings...)
 	shell := cmd.Flags().String("shell", "sh", "shell to write for: sh, fish, powershell or dotenv")
 	cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish", "powershell", "dotenv"}, cobra.ShellCompDirectiveNoFileComp))
+	secure := cmd.Flags().Bool("tls", false, "name the proxy as one that is reached over TLS")
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
 		line, ok := shells[*shell]
 		if !ok {
 			return exit{exitUsage, fmt.Errorf("--shell: %q is none of sh, fish, powershell, dotenv", *shell)}
 		}
+		if *secure {
+			settings[0].key = "listen_tls.address"
+		}
 		cfg, err := loadConfig(cmd, config.Default(), settings...)
 		if err != nil {
 			return err
 		}
-		variables, warnings, err := serveVariables(cfg)
+		variables, warnings, err := serveVariables(cfg, *secure)
 		if err != nil {
 			return err
 		}
@@ -56,9 +65,17 @@ last example adds a user name, by which an identity can recognise its clients.`,
 	return cmd
 }
 
-// serveVariables are the variables for clients of the proxy that serve runs with cfg.
-func serveVariables(cfg config.Config) (variables []variable, warnings []string, err error) {
-	address := dialAddress(cfg.Listen)
+// serveVariables are the variables for clients of the proxy that serve runs with cfg, which
+// reach it over TLS if secure is true.
+func serveVariables(cfg config.Config, secure bool) (variables []variable, warnings []string, err error) {
+	scheme, address := "http", cfg.Listen
+	if secure {
+		scheme, address = "https", cfg.ListenTLS.Address
+	}
+	if address == "" {
+		return nil, nil, errors.New("listen_tls names no address; name the address of the running proxy with --listen")
+	}
+	address = dialAddress(address)
 	if strings.HasSuffix(address, ":0") {
 		return nil, nil, errors.New("listen names no port (0 is any free one); name the address of the running proxy with --listen")
 	}
@@ -77,9 +94,9 @@ func serveVariables(cfg config.Config) (variables []variable, warnings []string,
 	warnings = trust.Warnings
 	if cfg.Clients.Htpasswd != "" {
 		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables lack; "+
-			"to add them: robotsproxy env | sed 's|http://|&USER:PASSWORD@|'")
+			"to add them: robotsproxy env | sed 's|"+scheme+"://|&USER:PASSWORD@|'")
 	}
-	return clientVariables(address, trust, os.Getenv), warnings, nil
+	return clientVariables(scheme, address, trust, os.Getenv), warnings, nil
 }
 
 // shells has for each shell a function that writes the line that sets a variable.

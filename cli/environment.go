@@ -16,16 +16,18 @@ import (
 // A variable is one of an environment.
 type variable struct{ name, value string }
 
-// clientVariables point every client that reads variables at the proxy at address, and
-// have it trust the CA. A variable that can hold several values keeps the user's own.
-func clientVariables(address string, trust certs.Trust, getenv func(string) string) []variable {
+// clientVariables point every client that reads variables at the proxy at address, which
+// speaks TLS if scheme is https, and have it trust the CA. A variable that can hold several
+// values keeps the user's own. Java can't reach a proxy over TLS. It is pointed there all the
+// same, and fails: it must not go past.
+func clientVariables(scheme, address string, trust certs.Trust, getenv func(string) string) []variable {
 	var all []variable
 	set := func(value string, names ...string) {
 		for _, name := range names {
 			all = append(all, variable{name, value})
 		}
 	}
-	proxy := "http://" + address
+	proxy := scheme + "://" + address
 	for _, name := range clientsetup.ProxyVariables {
 		set(proxy, name, strings.ToUpper(name))
 	}

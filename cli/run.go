@@ -208,7 +208,7 @@ func newChild(cmd *cobra.Command, command []string, p *privateProxy) *exec.Cmd {
 	c := child.Command(command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	c.Env = os.Environ()
-	for _, v := range clientVariables(p.address, p.trust, os.Getenv) {
+	for _, v := range clientVariables("http", p.address, p.trust, os.Getenv) {
 		c.Env = append(c.Env, v.name+"="+v.value)
 	}
 	return c

@@ -22,7 +22,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 			Status:  http.StatusProxyAuthRequired,
 			Kind:    "http_request_denied",
 			Details: "this proxy wants a user and a password that it knows",
-			Advice:  "Name it as http://USER:PASSWORD@" + home.LocalAddress(r) + " in the client.",
+			Advice:  "Name it as " + home.LocallyAt(r).URLFor("USER:PASSWORD") + " in the client.",
 			Header:  http.Header{"Proxy-Authenticate": {`Basic realm="` + s.opts.Name + `", charset="UTF-8"`}},
 		})
 	case r.Method == http.MethodConnect:

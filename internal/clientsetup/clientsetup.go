@@ -51,40 +51,74 @@ type Client struct {
 	Name  string
 	Needs string // besides the variables that run and env set; "" means nothing
 	setup string // shell commands, as Setup describes them; "" if there are none to show
+	// secureSetup is setup for a proxy that is reached over TLS, which many clients can't.
+	secureSetup string
 }
 
 // Clients are those that are known, the most common first.
 var Clients = []Client{
-	{"curl", "", "curl -x http://{proxy} --cacert ca.pem https://example.com/"},
-	{"wget", "", "wget -e https_proxy=http://{proxy} --ca-certificate=ca.pem https://example.com/"},
-	{"git", "", "export GIT_SSL_CAINFO=$PWD/ca.pem"},
-	{"Python's requests, httpx and urllib", "", "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem"},
-	{"Python's aiohttp", "ClientSession(trust_env=True)", "export SSL_CERT_FILE=$PWD/ca.pem   # and {needs}"},
-	{"Scrapy", "", "scrapy crawl NAME   # needs the proxy variables alone"},
-	{"Node 24, and 22 from 22.21 on", "", "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/ca.pem"},
-	{"older Node", "undici's EnvHttpProxyAgent, or global-agent", ""},
-	{"Go", "", "export SSL_CERT_FILE=$PWD/ca.pem"},
-	{"Java", "", "keytool -importcert -noprompt -alias robotsproxy -file ca.pem -keystore trust.p12 -storetype PKCS12 -storepass changeit\n" +
-		`export JAVA_TOOL_OPTIONS="{java}"`},
-	{"Ruby", "", "export SSL_CERT_FILE=$PWD/ca.pem"},
-	{"PHP's curl", "", "php -d curl.cainfo=$PWD/ca.pem -d openssl.cafile=$PWD/ca.pem spider.php"},
-	{"PHP's streams", "a context with the proxy", ""},
-	{"Chromium", `--proxy-server="$ROBOTSPROXY_URL", and the CA in its own store`,
-		"certutil -d sql:$HOME/.pki/nssdb -N --empty-password   # if there is no store yet\n" +
-			"certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n robotsproxy -i ca.pem\n" +
-			"chromium --proxy-server=http://{proxy} --proxy-bypass-list='<-loopback>'"},
-	{"Firefox", "the CA in its own store",
-		"# in its settings: Network Settings, Manual proxy configuration: {proxy}, also for HTTPS\n" +
-			"# and: Certificates, View Certificates, Authorities, Import: ca.pem"},
+	{Name: "curl",
+		setup:       "curl -x http://{proxy} --cacert ca.pem https://example.com/",
+		secureSetup: "curl -x https://{proxy} --cacert ca.pem https://example.com/   # and --proxy-cacert FILE for a proxy with a CA of its own"},
+	{Name: "wget",
+		setup: "wget -e https_proxy=http://{proxy} --ca-certificate=ca.pem https://example.com/"},
+	{Name: "git",
+		setup:       "export GIT_SSL_CAINFO=$PWD/ca.pem",
+		secureSetup: "export GIT_SSL_CAINFO=$PWD/ca.pem   # and GIT_PROXY_SSL_CAINFO=FILE for a proxy with a CA of its own"},
+	{Name: "Python's requests, httpx and urllib",
+		setup:       "export REQUESTS_CA_BUNDLE=$PWD/ca.pem SSL_CERT_FILE=$PWD/ca.pem",
+		secureSetup: "export REQUESTS_CA_BUNDLE=$PWD/both.pem SSL_CERT_FILE=$PWD/both.pem   # not urllib"},
+	{Name: "Python's aiohttp", Needs: "ClientSession(trust_env=True)",
+		setup:       "export SSL_CERT_FILE=$PWD/ca.pem   # and {needs}",
+		secureSetup: "export SSL_CERT_FILE=$PWD/both.pem   # and {needs}, with Python 3.11 or later"},
+	{Name: "Scrapy",
+		setup: "scrapy crawl NAME   # needs the proxy variables alone"},
+	{Name: "Node 24, and 22 from 22.21 on",
+		setup:       "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/ca.pem",
+		secureSetup: "export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=$PWD/both.pem"},
+	{Name: "older Node", Needs: "undici's EnvHttpProxyAgent, or global-agent"},
+	{Name: "Go",
+		setup:       "export SSL_CERT_FILE=$PWD/ca.pem",
+		secureSetup: "export SSL_CERT_FILE=$PWD/both.pem"},
+	{Name: "Java",
+		setup: "keytool -importcert -noprompt -alias robotsproxy -file ca.pem -keystore trust.p12 -storetype PKCS12 -storepass changeit\n" +
+			`export JAVA_TOOL_OPTIONS="{java}"`},
+	{Name: "Ruby",
+		setup: "export SSL_CERT_FILE=$PWD/ca.pem"},
+	{Name: "PHP's curl",
+		setup:       "php -d curl.cainfo=$PWD/ca.pem -d openssl.cafile=$PWD/ca.pem spider.php",
+		secureSetup: "php -d curl.cainfo=$PWD/ca.pem spider.php   # and CURLOPT_PROXY_CAINFO for a proxy with a CA of its own"},
+	{Name: "PHP's streams", Needs: "a context with the proxy"},
+	{Name: "Chromium", Needs: `--proxy-server="$ROBOTSPROXY_URL", and the CA in its own store`,
+		setup:       chromiumStore + "chromium --proxy-server=http://{proxy} --proxy-bypass-list='<-loopback>'",
+		secureSetup: chromiumStore + "chromium --proxy-server=https://{proxy} --proxy-bypass-list='<-loopback>'"},
+	{Name: "Firefox", Needs: "the CA in its own store",
+		setup: "# in its settings: Network Settings, Manual proxy configuration: {proxy}, also for HTTPS\n" +
+			firefoxStore,
+		secureSetup: "# in its settings: Network Settings, Automatic proxy configuration URL: https://{proxy}/proxy.pac\n" +
+			firefoxStore},
 }
+
+const (
+	chromiumStore = "certutil -d sql:$HOME/.pki/nssdb -N --empty-password   # if there is no store yet\n" +
+		"certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n robotsproxy -i ca.pem\n"
+	firefoxStore = "# and: Certificates, View Certificates, Authorities, Import: ca.pem"
+)
 
 // Setup are the shell commands that point the client at the proxy at address (host:port)
 // and have it trust ca.pem in the current folder; "" if there are none to show. The
 // commands may rely on the proxy variables.
-func (c Client) Setup(address string) string {
+//
+// If secure is true, the proxy is reached over TLS. Then both.pem in the current folder must
+// hold ca.pem and the root of the proxy's own certificate.
+func (c Client) Setup(address string, secure bool) string {
+	setup := c.setup
+	if secure {
+		setup = c.secureSetup
+	}
 	return strings.NewReplacer(
 		"{proxy}", address,
 		"{needs}", c.Needs,
 		"{java}", strings.Join(JavaOptions(address, "$PWD/trust.p12", "changeit"), " "),
-	).Replace(c.setup)
+	).Replace(setup)
 }

@@ -25,9 +25,11 @@ func TestReadmeHasEveryClient(t *testing.T) {
 
 func TestSetupLeavesNothingToFillIn(t *testing.T) {
 	for _, c := range Clients {
-		got := c.Setup("127.0.0.1:8181")
-		if strings.ContainsAny(got, "{}") {
-			t.Errorf("%s: %s", c.Name, got)
+		for _, secure := range []bool{false, true} {
+			got := c.Setup("127.0.0.1:8181", secure)
+			if strings.ContainsAny(got, "{}") || secure && strings.Contains(got, "http://") || !secure && strings.Contains(got, "https://127.0.0.1") {
+				t.Errorf("%s, over TLS %t: %s", c.Name, secure, got)
+			}
 		}
 	}
 }

@@ -1,9 +1,10 @@
 // Package home is the web site at the proxy's own address: how to use the proxy, as text or
-// as a page, and the CA's certificate.
+// as a page, the CA's certificate, and a proxy auto-configuration file.
 package home
 
 import (
 	_ "embed"
+	"fmt"
 	htmltemplate "html/template"
 	"net"
 	"net/http"
@@ -27,7 +28,7 @@ type Site struct {
 	NotFound http.HandlerFunc
 }
 
-// Handler serves the site: / and /ca.pem.
+// Handler serves the site: /, /ca.pem and /proxy.pac.
 func (s Site) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.serveHome)
@@ -35,17 +36,19 @@ func (s Site) Handler() http.Handler {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		w.Write(s.CA)
 	})
+	mux.HandleFunc("GET /proxy.pac", servePAC)
 	mux.Handle("/", s.NotFound)
 	return mux
 }
 
 func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
 	identity, tokens := s.Identify(r)
-	address := addressFor(r)
+	at := reachedAt(r)
 	view := struct {
-		Name, Address, Identity, Tokens, UserAgent string
-		Clients                                    []setup
-	}{s.Name, address, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), setups(address)}
+		Name, Identity, Tokens, UserAgent string
+		Proxy                             Reached
+		Clients                           []setup
+	}{s.Name, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), at, setups(at)}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Security-Policy", answer.CSP)
@@ -58,34 +61,78 @@ func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
 	homeText.Execute(w, view)
 }
 
-// addressFor is the address of the proxy that the page shows: the one by which the client
-// has reached it. A Host that is not a plain host and port could be a shell command; then
-// it is the local address of the connection.
-func addressFor(r *http.Request) (address string) {
-	if origin, err := robots.ParseOrigin("http://" + r.Host); err == nil {
-		return net.JoinHostPort(origin.Host, origin.Port)
+// servePAC serves a proxy auto-configuration file: the proxy for every URL. No way past it
+// is named for when it can't be reached.
+func servePAC(w http.ResponseWriter, r *http.Request) {
+	at := reachedAt(r)
+	way := "PROXY "
+	if at.Secure {
+		way = "HTTPS "
 	}
-	return LocalAddress(r)
+	w.Header().Set("Content-Type", "application/x-ns-proxy-autoconfig")
+	w.Header().Set("Cache-Control", "no-store") // it depends on Host
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	fmt.Fprintf(w, "function FindProxyForURL(url, host) {\n  return %q;\n}\n", way+at.Address)
 }
 
-// LocalAddress is the proxy's address, as the connection of r has come to it.
-func LocalAddress(r *http.Request) string {
-	return r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+// Reached is how a client has reached the proxy.
+type Reached struct {
+	Secure  bool   // over TLS
+	Address string // host:port
+}
+
+// URL names the proxy to clients.
+func (at Reached) URL() string { return at.scheme() + "://" + at.Address }
+
+// URLFor names the proxy to clients that state a user, and perhaps a password.
+func (at Reached) URLFor(userinfo string) string {
+	return at.scheme() + "://" + userinfo + "@" + at.Address
+}
+
+func (at Reached) scheme() string {
+	if at.Secure {
+		return "https"
+	}
+	return "http"
+}
+
+// reachedAt is how the client of a request to the site has reached the proxy: by the Host
+// that it names. A Host that is not a plain host and port could be a shell command; then it
+// is [LocallyAt].
+func reachedAt(r *http.Request) Reached {
+	at := LocallyAt(r)
+	if origin, err := robots.ParseOrigin(at.scheme() + "://" + r.Host); err == nil {
+		at.Address = net.JoinHostPort(origin.Host, origin.Port)
+	}
+	return at
+}
+
+// LocallyAt is how the client of a request has reached the proxy, by the local address of
+// its connection.
+func LocallyAt(r *http.Request) Reached {
+	return Reached{r.TLS != nil, r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()}
 }
 
 // setup is what a client needs to use the proxy, with ca.pem beside it.
 type setup struct{ Client, Commands string }
 
-// setups are those that the page shows for the proxy at an address.
-func setups(address string) []setup {
+// setups are those that the page shows.
+func setups(at Reached) []setup {
+	env := "robotsproxy env --listen " + at.Address
+	if at.Secure {
+		env = "robotsproxy env --tls --listen " + at.Address
+	}
 	all := []setup{
-		{"all of them, on the proxy's own machine", "# with its --config or --data-dir, if it has one\neval \"$(robotsproxy env --listen " + address + ")\""},
+		{"all of them, on the proxy's own machine", "# with its --config or --data-dir, if it has one\neval \"$(" + env + ")\""},
 		{"one command, by a proxy of its own", "robotsproxy run -- COMMAND"},
-		{"any shell, for those below that name no proxy", "export http_proxy=http://" + address + " https_proxy=http://" + address +
-			"\nexport HTTP_PROXY=http://" + address + " HTTPS_PROXY=http://" + address},
+		{"any shell, for those below that name no proxy", "export http_proxy=" + at.URL() + " https_proxy=" + at.URL() +
+			"\nexport HTTP_PROXY=" + at.URL() + " HTTPS_PROXY=" + at.URL()},
+	}
+	if at.Secure {
+		all = append(all, setup{"those that trust one file alone", "cat ca.pem ROOT.pem > both.pem   # ROOT.pem: the root of the proxy's own certificate"})
 	}
 	for _, c := range clientsetup.Clients {
-		if commands := c.Setup(address); commands != "" {
+		if commands := c.Setup(at.Address, at.Secure); commands != "" {
 			all = append(all, setup{c.Name, commands})
 		}
 	}
