@@ -22,8 +22,9 @@ same configuration as serve, so that the variables name the same address and CA.
 last example adds a user name, by which an identity can recognise its clients.
 
 With --tls, the variables name the proxy as one that is reached over TLS: at the address
-of listen_tls, or at the one that --listen gives, which must be in its certificate. wget,
-Java, Ruby and some others can't reach such a proxy.`,
+of listen_tls, or at the one that --listen gives, which must be in its certificate. Some
+clients can't reach such a proxy: wget, Java, Ruby and Python's urllib then fail, and
+Python's aiohttp goes straight to the site.`,
 		Example: `  eval "$(robotsproxy env)"                               # sh, bash, zsh
   robotsproxy env --shell fish | source                   # fish
   robotsproxy env --shell powershell | Invoke-Expression  # PowerShell
@@ -92,6 +93,10 @@ func serveVariables(cfg config.Config, secure bool) (variables []variable, warni
 		return nil, nil, err
 	}
 	warnings = trust.Warnings
+	if secure {
+		warnings = append(warnings, "Python's aiohttp ignores variables that name a proxy over TLS, and goes straight to the site: "+
+			"give it the proxy in each request, as in session.get(url, proxy=os.environ[\"ROBOTSPROXY_URL\"])")
+	}
 	if cfg.Clients.Htpasswd != "" {
 		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables lack; "+
 			"to add them: robotsproxy env | sed 's|"+scheme+"://|&USER:PASSWORD@|'")
