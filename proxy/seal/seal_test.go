@@ -121,10 +121,9 @@ func greet(listeners ...net.Listener) {
 }
 
 func init() {
-	// dial prints what each address has to say.
-	programs["dial"] = func(addresses []string) error {
+	dial := func(dialer net.Dialer, addresses []string) error {
 		for _, a := range addresses {
-			conn, err := net.DialTimeout("tcp", a, 10*time.Second)
+			conn, err := dialer.Dial("tcp", a)
 			if err != nil {
 				fmt.Println(a, errors.Unwrap(err.(*net.OpError).Err))
 				continue
@@ -137,6 +136,16 @@ func init() {
 			conn.Close()
 		}
 		return nil
+	}
+	// dial prints what each address has to say, dialmptcp the same over Multipath TCP where
+	// the kernel has it.
+	programs["dial"] = func(addresses []string) error {
+		return dial(net.Dialer{Timeout: 10 * time.Second}, addresses)
+	}
+	programs["dialmptcp"] = func(addresses []string) error {
+		dialer := net.Dialer{Timeout: 10 * time.Second}
+		dialer.SetMultipathTCP(true)
+		return dial(dialer, addresses)
 	}
 }
 
@@ -165,6 +174,21 @@ func TestConnectionsArriveWithTheirDestination(t *testing.T) {
 		}
 		if output.String() != want.String() {
 			t.Errorf("got\n%swant\n%s", output, want.String())
+		}
+	})
+}
+
+// The kernel does not tell where a connection by Multipath TCP was to go.
+func TestMultipathTCPIsCaughtAsTCP(t *testing.T) {
+	inBothModes(t, func(t *testing.T, o Options) {
+		cmd := program("dialmptcp", "192.0.2.1:80", "[2001:db8::1]:443")
+		network, output := start(t, cmd, o)
+		greet(network.Caught...)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		if want := "192.0.2.1:80 for 127.0.0.1\n[2001:db8::1]:443 for ::1\n"; output.String() != want {
+			t.Errorf("got\n%swant\n%s", output, want)
 		}
 	})
 }
