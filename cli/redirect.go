@@ -30,7 +30,7 @@ are not excepted:
   - DNS (port 53), ICMP and loopback are left alone.
   - Everything else, such as HTTP/3 over UDP, is rejected at once.
 
-Connections that exist already, and answers to clients from outside, stay as they are.
+TCP connections that exist already, and answers to clients from outside, stay as they are.
 Containers with a network of their own are not concerned. The rules are a table of their
 own in nf_tables, "inet robotsproxy"; no other table is touched. They are gone after a
 restart of the machine. It takes Linux 5.2 and CAP_NET_ADMIN.`,
@@ -57,10 +57,11 @@ proxy runs as must be excepted, since the proxy's own connections would come bac
 Other users that may need it are those of programs that speak something else than HTTP:
 the time service, a DHCP client, a resolver that uses DNS over TLS.
 
-Nothing gets out until the proxy listens on the port.`,
+Connections are refused until the proxy listens on the port.`,
 		Example: `  sudo robotsproxy redirect install --except-uid robotsproxy
   sudo robotsproxy redirect install --to 15001 --except-uid 65532 --except-uid systemd-timesync`,
-		Args: cobra.NoArgs,
+		Args:                  cobra.NoArgs,
+		DisableFlagsInUseLine: true,
 	}
 	addSettings(cmd)
 	to := cmd.Flags().Uint16("to", 0, fmt.Sprintf("port of the transparent door (default: that of transparent in the configuration, else %d)", transparentPort))
