@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"robotsproxy/internal/coalesce"
 	"robotsproxy/internal/hostname"
@@ -63,9 +64,16 @@ func (s *Server) leaf(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if hello.ServerName == "" {
 		return s.ca.Leaf(t.origin.Host)
 	}
-	host, err := hostname.Normal(hello.ServerName)
+	host, err := tlsName(hello.ServerName)
 	if err != nil {
 		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}
 	return s.ca.Leaf(host)
+}
+
+// tlsName returns the normal form of the name of the server that a client's TLS asks for. Some
+// clients (HTTrack) name the port too, against RFC 6066 3.
+func tlsName(asked string) (string, error) {
+	name, _, _ := strings.Cut(asked, ":")
+	return hostname.Normal(name)
 }

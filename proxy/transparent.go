@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"robotsproxy/internal/hostname"
 	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
@@ -123,7 +122,7 @@ func (s *Server) nameTLS(t *tunnel, wanted netip.AddrPort) error {
 			Msg("the client's TLS names no server: it is judged by its address")
 		return err
 	}
-	name, err := hostname.Normal(hello.ServerName)
+	name, err := tlsName(hello.ServerName)
 	if err == nil {
 		t.origin, err = originOf("https", name, wanted.Port())
 	}

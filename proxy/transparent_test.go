@@ -358,10 +358,27 @@ func TestTransparentTLSWithoutAUsableServerName(t *testing.T) {
 			t.Errorf("%s of %s: %d, want %d", test.path, test.host, status, test.want)
 		}
 	}
-	for _, name := range []string{"ex%61mple.com", "a..b", "127.1", "localhost/", "u@localhost", "localhost:1", "local host"} {
+	for _, name := range []string{"ex%61mple.com", "a..b", "127.1", "localhost/", "u@localhost", ":1", "local host"} {
 		conn := tls.Client(w.redirect("127.0.0.1:"+port(o)), &tls.Config{ServerName: name, InsecureSkipVerify: true})
 		if err := conn.Handshake(); err == nil {
 			t.Errorf("server name %q: a certificate was signed", name)
+		}
+	}
+}
+
+// HTTrack names the port too.
+func TestTransparentTLSThatNamesThePort(t *testing.T) {
+	w := guardedWorld(t)
+	o := w.origin("https/1.1", nil)
+	conn := tls.Client(w.redirect("127.0.0.1:"+port(o)), &tls.Config{ServerName: "localhost:" + port(o), InsecureSkipVerify: true})
+	must(t, conn.Handshake())
+	if err := conn.ConnectionState().PeerCertificates[0].VerifyHostname("localhost"); err != nil {
+		t.Error(err)
+	}
+	c := &rawConn{t, conn, bufio.NewReader(conn)}
+	for path, want := range map[string]int{"/public": 200, "/private": 403} {
+		if status, _ := c.ask(path, "localhost:"+port(o)); status != want {
+			t.Errorf("%s: %d, want %d", path, status, want)
 		}
 	}
 }
