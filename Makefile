@@ -60,9 +60,10 @@ bench-compare:
 test-image:
 	.ci/test-image
 
-# Runs every client of the README's table through robotsproxy run.
+# Runs every client of the README's table through robotsproxy run, and sealed, beside those
+# that read no proxy variables.
 test-clients: clients-deps .clients/installed
-	cd test && go test -count=1 -tags clients -run '^TestEveryClient' -timeout 10m ./e2e
+	cd test && go test -count=1 -tags clients -run '^TestEveryClient' -timeout 30m ./e2e
 
 clients-deps:
 	@.ci/deps test-clients

@@ -3,54 +3,20 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cgi"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// client is a program that people fetch pages with. It has no flags and no code for the proxy
-// or its CA, except what the README's table says it needs.
-type client struct {
-	name    string
-	command []string // gets the URL as its last argument
-	pages   pages    // the zero value means pages of the shop
-	refusal string   // pattern of what it shows of a refusal; "" means its status and Proxy-Status
-}
-
-// pages are the paths of a page that robots.txt allows and of one that it does not.
-type pages struct{ allowed, refused string }
-
-var (
-	shopPages        = pages{"/products/lamp", "/cart"}
-	shopRepositories = pages{"/products/shop.git", "/account/shop.git"}
-)
-
-// What a refusal looks like: its status and Proxy-Status, or the page that
-// robotsproxy shows instead.
-const (
-	statusAndProxyStatus = `(?is)\b403\b.*Proxy-Status: robotsproxy-run-\w+; error=http_request_denied`
-	answerPage           = `(?s)<h1>403 .*the proxy robotsproxy-run-\w+`
-)
-
-// clients returns the clients of the README's table, in its order.
+// clients returns the clients of the README's table, in its order. They are adapted to the
+// proxy as the table says they must be, if they are not sealed.
 func clients(t *testing.T) []client {
 	t.Helper()
-	file := func(name string) string { return filepath.Join("testdata", "clients", name) }
+	file := copied(t, "clients")
 	python := func(library string) []string { return []string{"/usr/bin/python3", file("fetch.py"), library} }
-	compiled := filepath.Join(t.TempDir(), "fetch")
-	if out, err := exec.Command("go", "build", "-o", compiled, file("fetch.go")).CombinedOutput(); err != nil {
-		t.Fatalf("building the client in Go: %v\n%s", err, out)
-	}
 	node24 := filepath.Join(modules(t), "node", "bin", "node")
 	return []client{
 		{name: "curl", command: []string{"curl", "--silent", "--show-error", "--include"}},
@@ -58,20 +24,20 @@ func clients(t *testing.T) []client {
 		{name: "git", command: []string{file("clone.sh")}, pages: shopRepositories, refusal: `returned error: 403`},
 		{name: "Python requests", command: python("requests")},
 		{name: "Python httpx", command: python("httpx")},
-		{name: "Python aiohttp", command: python("aiohttp")},
+		{name: "Python aiohttp", command: python("aiohttp"), adapted: true},
 		{name: "Python urllib", command: python("urllib")},
 		{name: "Scrapy", command: []string{"scrapy", "fetch", "--nolog"}, refusal: answerPage},
 		{name: "Node 24 fetch", command: []string{node24, file("fetch.cjs"), "fetch"}},
 		{name: "Node 24 http", command: []string{node24, file("fetch.cjs"), "http"}},
-		{name: "older Node fetch", command: []string{"node", "--require=" + "./" + file("undici.cjs"), file("fetch.cjs"), "fetch"}},
-		{name: "older Node http", command: []string{"node", "--require=global-agent/bootstrap", file("fetch.cjs"), "http"}},
-		{name: "Go", command: []string{compiled}},
+		{name: "older Node fetch", command: []string{"node", "--require=" + file("undici.cjs"), file("fetch.cjs"), "fetch"}, adapted: true},
+		{name: "older Node http", command: []string{"node", "--require=global-agent/bootstrap", file("fetch.cjs"), "http"}, adapted: true},
+		{name: "Go", command: []string{compiled(t, file("fetch.go"))}},
 		{name: "Java URLConnection", command: []string{"java", file("Fetch.java"), "URLConnection"}},
 		{name: "Java HttpClient", command: []string{"java", file("Fetch.java"), "HttpClient"}},
 		{name: "Ruby", command: []string{"ruby", file("fetch.rb")}},
 		{name: "PHP curl", command: []string{"php", file("fetch.php"), "curl"}},
-		{name: "PHP stream", command: []string{"php", file("fetch.php"), "stream"}},
-		{name: "Chromium", command: []string{file("chromium.sh")}, refusal: answerPage},
+		{name: "PHP stream", command: []string{"php", file("fetch.php"), "stream"}, adapted: true},
+		{name: "Chromium", command: []string{file("chromium.sh")}, refusal: answerPage, adapted: true},
 	}
 }
 
@@ -83,119 +49,108 @@ func modules(t *testing.T) string {
 	return folder
 }
 
+// nodeModules is the variable by which Node finds the modules.
+func nodeModules(t *testing.T) string { return "NODE_PATH=" + modules(t) }
+
 func TestEveryClientObeysUnderRun(t *testing.T) {
 	for _, c := range clients(t) {
-		if c.pages == (pages{}) {
-			c.pages = shopPages
-		}
-		if c.refusal == "" {
-			c.refusal = statusAndProxyStatus
-		}
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+" over "+scheme, func(t *testing.T) {
 				site := newOrigin(t, scheme, shop(), repositories(t))
-				address := scheme + "://shop.example.com"
+				// Every host name leads to the site. The site needs one because Go and Ruby use no
+				// proxy for loopback names.
+				c.obeys(t, site, func(path string) string {
+					parent := "http://" + newParent(t, site)
+					env := []string{"http_proxy=" + parent, "https_proxy=" + parent, nodeModules(t), "PYTHONDONTWRITEBYTECODE=1"}
+					command := append([]string{"--"}, c.command...)
+					return newWorld(t).errand(env, append(command, scheme+"://shop.example.com"+path)...).output(t)
+				})
+			})
+		}
+	}
+}
 
-				if out := c.run(t, site, address+c.pages.allowed); !strings.Contains(out, "the page "+c.pages.allowed) {
-					t.Errorf("the allowed page did not come; the client wrote:\n%s", out)
-				}
-				wantByProxy(t, site.askedFor(c.pages.allowed))
+// directClients returns clients that read no proxy variables.
+func directClients(t *testing.T) []client {
+	t.Helper()
+	file, known := copied(t, "direct"), copied(t, "clients")
+	python := func(library string) []string { return []string{"/usr/bin/python3", file("fetch.py"), library} }
+	return []client{
+		{name: "curl --noproxy", command: []string{"curl", "--silent", "--show-error", "--include", "--noproxy", "*"}},
+		{name: "curl without variables", command: []string{"env", "-i", "curl", "--silent", "--show-error", "--include"}},
+		{name: "wget --no-proxy", command: []string{"wget", "--no-verbose", "--server-response", "--output-document=-", "--no-proxy"}},
+		{name: "git without proxy", command: []string{file("clone.sh")}, pages: shopRepositories, refusal: `returned error: 403`},
+		{name: "Python aiohttp without trust_env", command: python("aiohttp")},
+		{name: "Python http.client", command: python("http.client")},
+		{name: "Python socket", command: python("socket")},
+		{name: "older Node fetch by itself", command: []string{"node", known("fetch.cjs"), "fetch"}},
+		{name: "older Node agent of its own", command: []string{"node", file("fetch.cjs")}},
+		{name: "Node 24 agent of its own", command: []string{filepath.Join(modules(t), "node", "bin", "node"), file("fetch.cjs")}},
+		{name: "Go Transport", command: []string{compiled(t, file("fetch.go"))}},
+		{name: "Java ProxySelector of its own", command: []string{"java", file("Fetch.java")}},
+		{name: "Java without variables", command: []string{"env", "-i", "java", file("Fetch.java")}},
+		{name: "Ruby without proxy", command: []string{"ruby", file("fetch.rb")}},
+		{name: "Perl LWP", command: []string{"perl", file("fetch.pl")}},
+		{name: "PHP stream by itself", command: []string{"php", file("fetch.php")}},
+		{name: "Chromium by itself", command: []string{file("chromium.sh")}, refusal: answerPage},
+	}
+}
 
-				out := c.run(t, site, address+c.pages.refused)
-				if !regexp.MustCompile(c.refusal).MatchString(out) {
-					t.Errorf("the client shows nothing like %s; it wrote:\n%s", c.refusal, out)
-				}
-				if asked := site.askedFor(c.pages.refused); len(asked) > 0 {
+// crawlers returns crawlers that read no proxy variables, and none of which heeds robots.txt
+// itself.
+func crawlers(t *testing.T) []client {
+	t.Helper()
+	file := copied(t, "direct")
+	return []client{
+		{name: "HTTrack", command: []string{"httrack", "--robots=0", "--quiet", "--path", "mirror"}},
+		{name: "CheerioCrawler", command: []string{"node", file("cheerio.cjs")}},
+		{name: "PlaywrightCrawler", command: []string{"node", file("playwright.cjs")}},
+		{name: "website-scraper", command: []string{"node", file("scraper.cjs")}},
+		{name: "broken-link-checker", command: []string{"node", file("links.cjs")}},
+		{name: "simplecrawler", command: []string{"node", file("simplecrawler.cjs")}},
+	}
+}
+
+// Sealed, the clients of the README's table need nothing, and neither do those that read no
+// proxy variables.
+func TestEveryClientObeysSealed(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	for _, c := range append(clients(t), directClients(t)...) {
+		if !c.adapted {
+			c.obeysSealed(t, sealedSites, nodeModules(t))
+		}
+	}
+}
+
+func TestEveryClientThatCrawlsObeysSealed(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	for _, c := range crawlers(t) {
+		for _, s := range sealedSites {
+			t.Run(c.name+" on "+s.port(), func(t *testing.T) {
+				site := newOriginAt(t, s.address, s.scheme, shop(), linked)
+				out := s.get(t, c, "/", nodeModules(t))
+				wantByProxy(t, site.askedFor(shopPages.allowed))
+				if asked := site.askedFor(shopPages.refused); len(asked) > 0 {
 					t.Errorf("the site was asked for the refused page %d times", len(asked))
+				}
+				if !strings.Contains(out, "Disallow: /cart (line 3)") || t.Failed() {
+					t.Errorf("want one page allowed and one refused; the crawler wrote:\n%s", out)
 				}
 			})
 		}
 	}
 }
 
-// run gets one URL through a proxy of the client's own and returns what the client wrote.
-// Every host name leads to the site. The site needs a name because Go and Ruby use no proxy for
-// loopback names.
-func (c client) run(t *testing.T, site *origin, url string) string {
-	t.Helper()
-	w := newWorld(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	args := append([]string{"run", "--config", w.config, "--data-dir", w.dir, "--"}, c.command...)
-	run := exec.CommandContext(ctx, program, append(args, url)...)
-	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
-	run.WaitDelay = testTimeout
-	parent := "http://" + newParent(t, site)
-	run.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
-		"http_proxy=" + parent, "https_proxy=" + parent,
-		"NODE_PATH=" + modules(t), "PYTHONDONTWRITEBYTECODE=1",
-	}
-	out, err := run.CombinedOutput()
-	switch code := run.ProcessState.ExitCode(); code {
-	case -1, 2, 125, 126, 127: // run itself failed, not the client
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
-}
-
-// repositories returns a handler that serves git repositories, and pages that say their own
-// path. The one file of each repository says the repository's path.
-func repositories(t *testing.T) http.HandlerFunc {
-	t.Helper()
-	root := t.TempDir()
-	for _, path := range []string{shopRepositories.allowed, shopRepositories.refused} {
-		page := "the page " + path
-		git(t, "", "init", "--quiet", "--bare", "--initial-branch=main", root+path)
-		git(t, fmt.Sprintf("commit refs/heads/main\ncommitter Shop <shop@example.com> 0 +0000\ndata 0\nM 644 inline page\ndata %d\n%s\n", len(page), page),
-			"--git-dir", root+path, "fast-import", "--quiet")
-	}
-	backend := &cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(git(t, "", "--exec-path")), "git-http-backend"),
-		Root: "/",
-		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
-	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, ".git/") {
-			backend.ServeHTTP(w, r)
-			return
-		}
+// linked serves pages that say their own path, and one that links to two others.
+func linked(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/" {
 		io.WriteString(w, "the page "+r.RequestURI)
+		return
 	}
-}
-
-func git(t *testing.T, input string, args ...string) string {
-	t.Helper()
-	command := exec.Command("git", args...)
-	command.Stdin = strings.NewReader(input)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", command, err, out)
-	}
-	return string(out)
-}
-
-// askedFor returns the requests for a page or for anything below it.
-func (o *origin) askedFor(path string) (found []*http.Request) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, r := range o.asked {
-		if r.URL.Path == path || strings.HasPrefix(r.URL.Path, path+"/") {
-			found = append(found, r)
-		}
-	}
-	return found
-}
-
-// wantByProxy checks that a site was asked, and only by the proxy of run.
-func wantByProxy(t *testing.T, asked []*http.Request) {
-	t.Helper()
-	if len(asked) == 0 {
-		t.Error("the site was not asked for the allowed page")
-	}
-	for _, r := range asked {
-		if via := r.Header.Get("Via"); !strings.Contains(via, " robotsproxy-run-") {
-			t.Errorf("a request bypassed the proxy: Via is %q", via)
-		}
-	}
+	w.Header().Set("Content-Type", "text/html")
+	fmt.Fprintf(w, `<title>shop</title><a href="%s">lamp</a> <a href="%s">cart</a>`, shopPages.allowed, shopPages.refused)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -73,7 +74,11 @@ func inOwnNetwork(t *testing.T) bool {
 	t.Parallel()
 	test, err := os.Executable()
 	must(t, err)
-	cmd := exec.Command(test, "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.timeout="+testTimeout.String())
+	timeout := testTimeout
+	if deadline, ok := t.Deadline(); ok {
+		timeout = time.Until(deadline)
+	}
+	cmd := exec.Command(test, "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.timeout="+timeout.String())
 	cmd.Env = append(os.Environ(), programVariable+"="+program)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	output, err := cmd.CombinedOutput()

@@ -46,12 +46,11 @@ func (w *world) asUser(t *testing.T, e *errand, uid int) {
 	for _, path := range []string{w.dir, w.temp, w.config, w.origins} {
 		must(t, os.Chown(path, uid, uid))
 	}
-	for _, path := range []string{w.dir, w.temp, w.config, w.origins, program} {
+	for _, path := range []string{w.dir, w.temp, w.config, w.origins} {
 		for folder := filepath.Dir(path); folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
 			must(t, os.Chmod(folder, 0o755))
 		}
 	}
-	must(t, os.Chmod(program, 0o755))
 	e.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 }
 
