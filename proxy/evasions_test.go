@@ -120,6 +120,10 @@ var doors = []door{
 	{"SOCKS, TLS", "https", false, false, func(w *world, g *guarded) *rawConn { return w.secureIn(w.socksTo(g.host()), g.host()) }},
 	{"SOCKS, plain HTTP", "http", false, false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
 	{"SOCKS, plain HTTP, absolute form", "http", true, false, func(w *world, g *guarded) *rawConn { return w.socksTo(g.host()) }},
+	{"SOCKS to an address, TLS", "https", false, false, func(w *world, g *guarded) *rawConn {
+		return w.secureIn(w.socksTo(faraway+":"+g.port), g.host())
+	}},
+	{"SOCKS to an address, plain HTTP", "http", false, true, func(w *world, g *guarded) *rawConn { return w.socksTo("127.0.0.1:" + g.port) }},
 	{"transparent, TLS", "https", false, false, (*world).redirectTLSTo},
 	{"transparent, TLS, absolute form", "https", true, false, (*world).redirectTLSTo},
 	{"transparent, plain HTTP", "http", false, true, (*world).redirectTo},

@@ -241,3 +241,16 @@ func TestBrowserByPAC(t *testing.T) {
 		t.Errorf("the browser shows %s", page)
 	}
 }
+
+// Every door that other machines can reach, while none of them may use the proxy, is warned
+// of; so is a key that everyone can read.
+func TestDoorsBeyondTheMachine(t *testing.T) {
+	t.Parallel()
+	cert, key := ownCertificate(t, t.TempDir(), 1)
+	must(t, os.Chmod(key, 0o644))
+	w := start(t, "listen_socks: 0.0.0.0:0", fmt.Sprintf("listen_tls: {address: 0.0.0.0:0, cert: %q, key: %q}", cert, key))
+	for _, name := range []string{"listen_socks", "listen_tls"} {
+		w.log.wait(t, w.exited, `"level":"warn"`, `"`+name+`":"`, "listens beyond this machine")
+	}
+	w.log.wait(t, w.exited, `"level":"warn"`, "chmod 600", key)
+}
