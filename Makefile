@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # Where make build puts the program.
 PROGRAM = robotsproxy
 
-.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-compare test-image test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-sealed bench-compare test-image test-clients clients-deps
 
 build:
 	go build -o $(PROGRAM) .
@@ -51,6 +51,11 @@ bench: build
 # How fast robots.txt is parsed and matched, compared with another library.
 bench-robots:
 	cd test && go test -run '^$$' -bench . -benchmem ./bench
+
+# What sealing costs: run --sealed beside run, and the transparent door beside CONNECT.
+bench-sealed:
+	cd test && go test -run '^$$' -bench '^BenchmarkRun$$' ./e2e
+	go test -run '^$$' -bench '^BenchmarkDoor$$' ./proxy
 
 # How the packages' benchmarks differ between the revision REV and the working tree.
 bench-compare:

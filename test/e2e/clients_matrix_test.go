@@ -96,8 +96,8 @@ func directClients(t *testing.T) []client {
 	}
 }
 
-// crawlers returns crawlers that read no proxy variables, and none of which heeds robots.txt
-// itself.
+// crawlers returns programs that get what a page links to or shows, and that do not heed
+// robots.txt themselves.
 func crawlers(t *testing.T) []client {
 	t.Helper()
 	file := copied(t, "direct")
@@ -108,6 +108,7 @@ func crawlers(t *testing.T) []client {
 		{name: "website-scraper", command: []string{"node", file("scraper.cjs")}},
 		{name: "broken-link-checker", command: []string{"node", file("links.cjs")}},
 		{name: "simplecrawler", command: []string{"node", file("simplecrawler.cjs")}},
+		{name: "Firefox", command: []string{"firefox-esr", "--headless", "--screenshot", "page.png"}}, // it gets the pictures
 	}
 }
 
@@ -130,6 +131,9 @@ func TestEveryClientThatCrawlsObeysSealed(t *testing.T) {
 	}
 	for _, c := range crawlers(t) {
 		for _, s := range sealedSites {
+			if c.name == "Firefox" && s.uid == 0 {
+				continue // Firefox's sandbox can't be had by root without capabilities
+			}
 			t.Run(c.name+" on "+s.port(), func(t *testing.T) {
 				site := newOriginAt(t, s.address, s.scheme, shop(), linked)
 				out := s.get(t, c, "/", nodeModules(t))
@@ -145,12 +149,13 @@ func TestEveryClientThatCrawlsObeysSealed(t *testing.T) {
 	}
 }
 
-// linked serves pages that say their own path, and one that links to two others.
+// linked serves pages that say their own path, and one that links to two others and shows
+// them.
 func linked(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/" {
 		io.WriteString(w, "the page "+r.RequestURI)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html")
-	fmt.Fprintf(w, `<title>shop</title><a href="%s">lamp</a> <a href="%s">cart</a>`, shopPages.allowed, shopPages.refused)
+	fmt.Fprintf(w, `<title>shop</title><a href="%[1]s"><img src="%[1]s"></a> <a href="%[2]s"><img src="%[2]s"></a>`, shopPages.allowed, shopPages.refused)
 }
