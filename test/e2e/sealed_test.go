@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // bare asks for one page by what Python has besides the web, without a word to proxies:
@@ -334,6 +337,67 @@ func TestSealedCommandCannotEscape(t *testing.T) {
 		if e := w.sealed(nil, append([]string{"--"}, command...)...); e.Run() == nil {
 			t.Errorf("%v succeeds", command)
 		}
+	}
+}
+
+// sockets tries to connect to Unix sockets, and prints what becomes of that.
+const sockets = `
+import socket, sys
+for path in sys.argv[1:]:
+    try:
+        socket.socket(socket.AF_UNIX).connect(path.replace("@", "\0"))
+        print("connected")
+    except OSError as e: print(type(e).__name__)
+`
+
+// The sockets of programs that would do for a command what it can't do itself are not there:
+// neither that of Docker, nor any without a path.
+func TestSealedCommandMeetsNobodyElse(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := sealedWorld(t)
+	folder, err := os.MkdirTemp("", "") // the path of a socket must be short
+	must(t, err)
+	defer os.RemoveAll(folder)
+	docker, abstract := filepath.Join(folder, "docker.sock"), "@robotsproxy-test"
+	for _, path := range []string{docker, abstract} {
+		l, err := net.Listen("unix", path)
+		must(t, err)
+		defer l.Close()
+	}
+	for flag, want := range map[string]string{"--sealed": "ConnectionRefusedError\nConnectionRefusedError\n", "--sealed=false": "connected\nconnected\n"} {
+		e := w.errand([]string{"DOCKER_HOST=unix://" + docker}, flag, "--", "python3", "-c", sockets, docker, abstract)
+		if got := e.must(t); got != want {
+			t.Errorf("%s: got %q", flag, got)
+		}
+	}
+}
+
+// later waits until it may read a file, then asks for a page and writes what becomes of that.
+const later = `
+import sys, urllib.request
+open(sys.argv[1]).read()
+try: result = str(urllib.request.build_opener(urllib.request.ProxyHandler({})).open("http://192.0.2.1/products/1").status)
+except OSError as e: result = str(e)
+open(sys.argv[2], "w").write(result + "\n")
+`
+
+// What a sealed command leaves behind has no network when the run is over.
+func TestSealedProcessLeftBehind(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := sealedWorld(t)
+	site := newOriginAt(t, "192.0.2.1:80", "http", shop(), nil)
+	begin, result := filepath.Join(w.temp, "begin"), filepath.Join(w.temp, "result")
+	must(t, unix.Mkfifo(begin, 0o600))
+	w.sealed(nil, "--", "sh", "-c", `python3 -c "$0" "$@" </dev/null >/dev/null 2>&1 &`, later, begin, result).must(t)
+	must(t, os.WriteFile(begin, nil, 0))
+	var text []byte
+	waitFor(t, func() bool { text, _ = os.ReadFile(result); return bytes.HasSuffix(text, []byte("\n")) }, func() string { return "the process says nothing" })
+	if !strings.Contains(string(text), "refused") || len(site.pages()) > 0 {
+		t.Errorf("the process says %q; the site was asked for %q", text, site.pages())
 	}
 }
 
