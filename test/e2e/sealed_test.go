@@ -265,6 +265,28 @@ func TestSealedCommandMeetsADeadForward(t *testing.T) {
 	}
 }
 
+// What serves HTTP on this machine's loopback is reached by the proxy, whether or not the client
+// knows of it, unless the operator denies that. A forwarded port is reached all the same.
+func TestSealedCommandAsksTheProxyForLoopback(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	needsSealing(t)
+	newOriginAt(t, "127.0.0.1:2375", "http", shop(), nil)
+	echo(t, "127.0.0.1:22")
+	ask := []string{"--forward", "22", "--", "sh", "-c", `
+		curl --silent --output /dev/null --write-out '%{http_code} ' http://127.0.0.1:2375/products/1
+		curl --silent --output /dev/null --write-out '%{http_code} ' --noproxy '*' --header 'Host: 127.0.0.1:2375' http://192.0.2.1/products/1
+		"$@"`}
+	ask = append(ask, netcat("127.0.0.1", "22")...)
+	for deny, want := range map[string]string{"[169.254.0.0/16]": "200 200 SSH-2.0-test\n", "[127.0.0.0/8]": "502 502 SSH-2.0-test\n"} {
+		w := newWorld(t, "upstream: {ca_file: ORIGINS, deny: "+deny+"}")
+		if e := w.sealed(nil, ask...); e.must(t) != want {
+			t.Errorf("upstream.deny %s: got %q, want %q\n%s", deny, &e.out, want, &e.err)
+		}
+	}
+}
+
 // A name of /etc/hosts that leads to loopback is the command's own machine.
 func TestSealedCommandHasItsOwnLoopback(t *testing.T) {
 	if !inOwnNetwork(t) {
