@@ -59,11 +59,8 @@ const (
 
 // Answer answers a query that came over "udp" or "tcp". It returns nil for what is not a
 // query: such a message must not be answered.
-func (s *Server) Answer(ctx context.Context, network string, query []byte) (answer []byte) {
-	q, ok := parse(query)
-	if !ok {
-		return nil
-	}
+func (s *Server) Answer(ctx context.Context, network string, message []byte) (answer []byte) {
+	var q query
 	defer func() {
 		if cause := recover(); cause != nil {
 			answer = q.answer(dnsmessage.RCodeServerFailure, nil, network)
@@ -72,6 +69,10 @@ func (s *Server) Answer(ctx context.Context, network string, query []byte) (answ
 			}
 		}
 	}()
+	var isQuery bool
+	if q, isQuery = parse(message); !isQuery {
+		return nil
+	}
 	switch {
 	case q.failure != dnsmessage.RCodeSuccess:
 		return q.answer(q.failure, nil, network)
@@ -81,7 +82,7 @@ func (s *Server) Answer(ctx context.Context, network string, query []byte) (answ
 	case q.Type == typeHTTPS || q.Type == typeSVCB:
 		return q.answer(dnsmessage.RCodeSuccess, nil, network)
 	}
-	if answer = s.passOn(ctx, network, query, q); answer != nil {
+	if answer = s.passOn(ctx, network, message, q); answer != nil {
 		return answer
 	}
 	if len(s.Nameservers) == 0 {
