@@ -13,7 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"robotsproxy/proxy/seal/cover"
 	"robotsproxy/proxy/seal/names"
@@ -185,6 +188,44 @@ func TestBrowsersGetPolicies(t *testing.T) {
 	compare := "cat /etc/passwd /etc/hosts /etc/resolv.conf /etc/ssl/openssl.cnf"
 	if got, want := outputOf(t, exec.Command("sh", "-c", compare), Options{Trust: trust}), list(exec.Command("sh", "-c", compare)); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func init() {
+	// removedfile mounts a file over /etc/hostname, removes it where it came from, and prints
+	// what a sealed command sees there.
+	programs["removedfile"] = func(args []string) error {
+		file, ca := args[0], args[1]
+		if err := errors.Join(
+			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			os.WriteFile(file, []byte("removed\n"), 0o644),
+			unix.Mount(file, "/etc/hostname", "", unix.MS_BIND, ""),
+			os.Remove(file),
+		); err != nil {
+			return err
+		}
+		cmd := exec.Command("cat", "/etc/hostname")
+		cmd.Stdout = os.Stdout
+		network, err := Start(context.Background(), cmd, Options{Trust: cover.Trust{CA: ca}})
+		if err != nil {
+			return err
+		}
+		defer network.Close()
+		fmt.Print(strings.Join(network.Warnings, "\n"))
+		return cmd.Wait()
+	}
+}
+
+// A container's files in /etc may have been replaced outside since they were mounted.
+func TestFileThatWasRemovedOutside(t *testing.T) {
+	needNamespaces(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root may mount a file outside a seal")
+	}
+	cmd := program("removedfile", filepath.Join(t.TempDir(), "hostname"), writeTrust(t).CA)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	if output, err := cmd.CombinedOutput(); err != nil || string(output) != "removed\n" {
+		t.Errorf("%v: got %s", err, output)
 	}
 }
 

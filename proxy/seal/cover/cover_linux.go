@@ -286,5 +286,19 @@ func bindBack(covered, path string, kind fs.FileMode) error {
 			return err
 		}
 	}
-	return unix.Mount(covered, path, "", unix.MS_BIND|unix.MS_REC, "")
+	err := unix.Mount(covered, path, "", unix.MS_BIND|unix.MS_REC, "")
+	if err == unix.ENOENT && kind.IsRegular() {
+		// A file that is mounted here, and was removed where it came from, can't be mounted once
+		// more. Containers have such files, as /etc/hosts.
+		return copyFile(covered, path)
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644)
 }
