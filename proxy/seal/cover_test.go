@@ -68,7 +68,7 @@ func TestSocketsThatLeadOutAreCovered(t *testing.T) {
 	}
 	defer os.RemoveAll(folder)
 	in := func(name string) string { return filepath.Join(folder, name) }
-	covered := []string{in("bus"), in("podman/podman.sock"), in("my-docker"), in("my-bus")}
+	covered := []string{in("bus"), in("podman/podman.sock"), in("my-docker"), in("my-bus"), in("my-tmux"), in(fmt.Sprintf("tmux-%d/default", os.Getuid())), in("gnupg/S.dirmngr")}
 	other := in("other")
 	for _, path := range append(covered, other) {
 		listenAt(t, path)
@@ -76,6 +76,8 @@ func TestSocketsThatLeadOutAreCovered(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", folder)
 	t.Setenv("DOCKER_HOST", "unix://"+in("my-docker"))
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/such/file;unix:path="+in("my-bus")+",guid=1")
+	t.Setenv("TMUX", in("my-tmux")+",1234,0")
+	t.Setenv("TMUX_TMPDIR", folder)
 	got := outputOf(t, program("dialunix", append(covered, other)...), Options{})
 	for _, path := range covered {
 		if want := path + " connection refused\n"; !strings.Contains(got, want) {

@@ -2,6 +2,7 @@ package cover
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -103,20 +104,25 @@ func outwardSockets(uid int, getenv func(string) string) []string {
 		"/run/systemd/private", "/run/systemd/io.systemd.Manager",
 		"/run/systemd/resolve/io.systemd.Resolve", "/run/avahi-daemon/socket",
 		"/run/nscd/socket", "/var/run/nscd/socket",
+		"/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket", "/run/libvirt/virtqemud-sock",
+		"/nix/var/nix/daemon-socket/socket", "/var/guix/daemon-socket/socket", "/run/tailscale/tailscaled.sock",
 	}
 	for _, folder := range []string{fmt.Sprintf("/run/user/%d", uid), getenv("XDG_RUNTIME_DIR")} {
 		if !filepath.IsAbs(folder) {
 			continue
 		}
 		for _, name := range []string{"bus", "docker.sock", "podman/podman.sock", "containerd/containerd.sock", "buildkit/buildkitd.sock",
-			"systemd/private", "systemd/io.systemd.Manager"} {
+			"systemd/private", "systemd/io.systemd.Manager", "gnupg/S.dirmngr"} {
 			paths = append(paths, filepath.Join(folder, name))
 		}
 	}
 	if home := getenv("HOME"); filepath.IsAbs(home) {
 		paths = append(paths, filepath.Join(home, ".docker/desktop/docker.sock"), filepath.Join(home, ".docker/run/docker.sock"))
 	}
-	for _, variable := range []string{"DOCKER_HOST", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS"} {
+	// A tmux that runs already starts what others ask it for.
+	tmux, _, _ := strings.Cut(getenv("TMUX"), ",") // PATH,PID,SESSION
+	paths = append(paths, tmux, filepath.Join(cmp.Or(getenv("TMUX_TMPDIR"), "/tmp"), fmt.Sprintf("tmux-%d", uid), "default"))
+	for _, variable := range []string{"DOCKER_HOST", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS"} {
 		paths = append(paths, socketPaths(getenv(variable))...)
 	}
 	return paths
