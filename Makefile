@@ -66,8 +66,9 @@ test-image:
 	.ci/test-image
 
 # Runs every client of the README's table through robotsproxy run, and sealed, beside those
-# that read no proxy variables.
+# that read no proxy variables. Has libraries that others wrote verify our signatures.
 test-clients: clients-deps .clients/installed
+	go test -count=1 -tags clients -run '^TestLibrar' -timeout 5m ./proxy/sign
 	cd test && go test -count=1 -tags clients -run '^TestEveryClient' -timeout 30m ./e2e
 
 clients-deps:

@@ -152,6 +152,10 @@ var arrows = map[string]map[string]string{
 		"proxy/seal/cover":  "the files by which the command trusts the CA",
 		"proxy/seal/names":  "it answers the command's questions for names",
 	},
+	"proxy/sign": {
+		"internal/keyerr": "its errors say which key they are about",
+		"robots":          "targets and origins, in their normal form",
+	},
 	"proxy/upstream": {
 		"internal/coalesce":   "HTTP/2 to origins is sent in few pieces",
 		"internal/enum":       "the words of its settings",

@@ -1,0 +1,119 @@
+package sign
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// A Key is an Ed25519 key pair. It is immutable, and no verb of package fmt prints its private
+// half.
+type Key struct {
+	private ed25519.PrivateKey
+	x       string // the public half, in base64url
+	id      string
+}
+
+// NewKey returns the key of a private key of [ed25519.PrivateKeySize] octets, as
+// [ed25519.GenerateKey] and [ed25519.NewKeyFromSeed] make them.
+func NewKey(private ed25519.PrivateKey) *Key {
+	public := private.Public().(ed25519.PublicKey)
+	return &Key{private, base64.RawURLEncoding.EncodeToString(public), Thumbprint(public)}
+}
+
+// ID is the key's thumbprint, by which verifiers find it.
+func (k *Key) ID() string { return k.id }
+
+// Format writes the key's thumbprint, whatever the verb.
+func (k Key) Format(s fmt.State, _ rune) { io.WriteString(s, k.id) }
+
+func (k *Key) signOctets(message []byte) []byte { return ed25519.Sign(k.private, message) }
+
+// Thumbprint returns the JWK thumbprint of a public key with SHA-256, in base64url without
+// padding (RFC 7638 section 3, RFC 8037 section 2).
+func Thumbprint(public ed25519.PublicKey) string {
+	x := base64.RawURLEncoding.EncodeToString(public)
+	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + x + `"}`))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// publishedKey is the thumbprint of the key in RFC 9421 section B.1.4, with which the drafts
+// sign their examples. All the world has its private half.
+const publishedKey = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
+
+// maxKeyFile is more octets than any Ed25519 key takes, with all that people write around it.
+const maxKeyFile = 64 << 10
+
+// makeKey is what to do about a file without a key that can sign.
+const makeKey = "make one with: umask 077; openssl genpkey -algorithm ed25519 -out FILE"
+
+// ReadKey reads the first private key of a PEM file. It must be an Ed25519 key in PKCS #8
+// without a password (RFC 8410 section 7). ReadKey refuses a file that is open to all users
+// of the machine, and the test key that the RFC publishes. Its errors name the file, say what
+// to do, and never show what is in the file.
+func ReadKey(path string) (*Key, error) {
+	text, err := readPrivate(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	}
+	key, err := parseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key %s: %w", path, err)
+	}
+	return key, nil
+}
+
+// readPrivate returns what is in a file that is not open to all. The file's group may read it:
+// that is how Kubernetes hands out secrets.
+func readPrivate(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+		return nil, fmt.Errorf("everyone on this machine may open %s, and with it pose as your bot; chmod 600 it, and use a new key if others had it", path)
+	}
+	return io.ReadAll(io.LimitReader(file, maxKeyFile))
+}
+
+func parseKey(text []byte) (*Key, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		switch block.Type {
+		case "PRIVATE KEY":
+			return parsePKCS8(block.Bytes)
+		case "ENCRYPTED PRIVATE KEY":
+			return nil, errors.New("it is encrypted, and nobody is there to give the password at the start; decrypt it with openssl pkey")
+		case "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY", "OPENSSH PRIVATE KEY":
+			return nil, fmt.Errorf("its PEM type is %s, and only an Ed25519 key in PKCS #8 (PRIVATE KEY) can sign; %s", block.Type, makeKey)
+		}
+	}
+	return nil, fmt.Errorf("it has no PEM private key; %s", makeKey)
+}
+
+func parsePKCS8(der []byte) (*Key, error) {
+	parsed, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, makeKey)
+	}
+	private, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("it is a %T, and only an Ed25519 key can sign; %s", parsed, makeKey)
+	}
+	key := NewKey(private)
+	if key.id == publishedKey {
+		return nil, fmt.Errorf("it is the test key that RFC 9421 publishes, with which everyone can sign; %s", makeKey)
+	}
+	return key, nil
+}
