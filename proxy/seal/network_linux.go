@@ -2,6 +2,7 @@ package seal
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -47,10 +48,44 @@ func makeAddressesLocal() error {
 	if err := addLocalRoute(conn, unix.AF_INET, unix.RT_SCOPE_HOST); err != nil {
 		return err
 	}
-	if !hasIPv6() {
-		return nil
+	if err := addAddress(conn, dummy4); err != nil || !hasIPv6() {
+		return err
 	}
-	return addLocalRoute(conn, unix.AF_INET6, unix.RT_SCOPE_UNIVERSE)
+	if err := addLocalRoute(conn, unix.AF_INET6, unix.RT_SCOPE_UNIVERSE); err != nil {
+		return err
+	}
+	return addAddress(conn, dummy6)
+}
+
+// Where an interface has no address of a family but loopback, resolvers find none of that
+// family either for clients that ask for what the machine can use (AI_ADDRCONFIG of
+// getaddrinfo(3)). So lo gets one of each, which no site can have (RFC 7600, RFC 6666).
+var (
+	dummy4 = netip.AddrFrom4([4]byte{192, 0, 0, 8})
+	dummy6 = netip.AddrFrom16([16]byte{0: 1, 15: 1})
+)
+
+// addAddress gives the loopback interface another address (rtnetlink(7)).
+func addAddress(conn *netlink.Conn, address netip.Addr) error {
+	attributes := netlink.NewAttributeEncoder()
+	attributes.Bytes(unix.IFA_LOCAL, address.AsSlice())
+	attributes.Bytes(unix.IFA_ADDRESS, address.AsSlice())
+	encoded, err := attributes.Encode()
+	if err != nil {
+		return err
+	}
+	family := byte(unix.AF_INET)
+	if address.Is6() {
+		family = unix.AF_INET6
+	}
+	// A struct ifaddrmsg.
+	message := []byte{family, byte(address.BitLen()), 0, unix.RT_SCOPE_UNIVERSE}
+	message = binary.NativeEndian.AppendUint32(message, loopbackIndex)
+	_, err = conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_NEWADDR, Flags: netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl},
+		Data:   append(message, encoded...),
+	})
+	return err
 }
 
 // hasIPv6 reports whether the loopback interface has its IPv6 address.

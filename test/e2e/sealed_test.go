@@ -265,6 +265,22 @@ func TestSealedCommandMeetsADeadForward(t *testing.T) {
 	}
 }
 
+// Clients that ask for addresses of one family if this machine has such (AI_ADDRCONFIG), as
+// aiohttp does for socket.AF_INET, find them in a network that has loopback alone.
+func TestSealedCommandResolvesForOneFamily(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := sealedWorld(t)
+	e := w.sealed(nil, "--", "python3", "-c", `
+import socket
+for family, name in ((socket.AF_INET, "dns.example.com"), (socket.AF_INET6, "six.example.com")):
+    print(socket.getaddrinfo(name, 80, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)[0][4][0])`)
+	if got := e.must(t); got != "192.0.2.1\n2001:db8::3\n" {
+		t.Errorf("got %q\n%s", got, &e.err)
+	}
+}
+
 // What serves HTTP on this machine's loopback is reached by the proxy, whether or not the client
 // knows of it, unless the operator denies that. A forwarded port is reached all the same.
 func TestSealedCommandAsksTheProxyForLoopback(t *testing.T) {
