@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// DirectoryPath is where verifiers look for the directory of an origin
-	// (draft-ietf-webbotauth-httpsig-protocol). Newer ones take the URL of
-	// Signature-Agent as it is, so an origin serves the directory at / too.
+	// DirectoryPath is where older verifiers look for the directory of the origin in
+	// Signature-Agent (section 8.1 of the draft). Newer ones fetch the origin itself (section
+	// 5.5), so it serves the directory at / too.
 	DirectoryPath = "/.well-known/http-message-signatures-directory"
-	// DirectoryType is the directory's Content-Type, without parameters.
+	// DirectoryType is the directory's Content-Type, without parameters (section 5.5.1 of the
+	// draft).
 	DirectoryType = "application/http-message-signatures-directory+json"
 )
 
@@ -47,6 +48,7 @@ func JWKSet(keys []*Key) []byte {
 }
 
 // A Directory is the response that publishes keys: status 200, this body, and these fields.
+// Verifiers follow no redirect to it (section 5.5 of the draft).
 type Directory struct {
 	Body           []byte // the JWK Set
 	ContentDigest  string // of Body, with SHA-256 (RFC 9530 section 2)
@@ -64,10 +66,9 @@ func (d *Directory) Set(h http.Header) {
 }
 
 // SignDirectory returns the directory of keys at an origin. Each key signs it, which proves
-// that whoever publishes a key there holds it
-// (draft-ietf-webbotauth-httpsig-protocol). The signatures cover the origin's
-// authority, as the verifier asked for it, and the body's digest. They hold from created to
-// expires, in whole seconds.
+// that whoever publishes a key there holds it (section B.1 of the draft). The signatures cover
+// the origin's authority, as the verifier asked for it, and the body's digest. They hold from
+// created to expires, in whole seconds. Verifiers refuse a created that is in their future.
 //
 // It returns an error if there is no key, if a key is there twice, if the origin is empty, or
 // if the signatures expire before they are created.

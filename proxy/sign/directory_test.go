@@ -16,7 +16,7 @@ import (
 
 const publishedSet = `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs","use":"sig"}]}`
 
-// The example of draft-ietf-webbotauth-httpsig-protocol.
+// The example of the draft.
 func TestDirectoryVector(t *testing.T) {
 	origin := target(t, "https://signature-agent.test").Origin
 	d, err := SignDirectory([]*Key{published}, origin, time.Unix(1735689600, 0), time.Unix(4889289600, 0))

@@ -24,28 +24,34 @@ type Key struct {
 // NewKey returns the key of a private key of [ed25519.PrivateKeySize] octets, as
 // [ed25519.GenerateKey] and [ed25519.NewKeyFromSeed] make them.
 func NewKey(private ed25519.PrivateKey) *Key {
-	public := private.Public().(ed25519.PublicKey)
-	return &Key{private, base64.RawURLEncoding.EncodeToString(public), Thumbprint(public)}
+	x := base64.RawURLEncoding.EncodeToString(private.Public().(ed25519.PublicKey))
+	return &Key{private, x, thumbprint(x)}
 }
 
-// ID is the key's thumbprint, by which verifiers find it.
+// ID is the key's JWK thumbprint, by which verifiers find it (section 5.2 of the draft).
 func (k *Key) ID() string { return k.id }
+
+// PEM is the private key as [ReadKey] reads it.
+func (k *Key) PEM() []byte {
+	der, _ := x509.MarshalPKCS8PrivateKey(k.private) // an Ed25519 key always marshals
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
 
 // Format writes the key's thumbprint, whatever the verb.
 func (k Key) Format(s fmt.State, _ rune) { io.WriteString(s, k.id) }
 
 func (k *Key) signOctets(message []byte) []byte { return ed25519.Sign(k.private, message) }
 
-// Thumbprint returns the JWK thumbprint of a public key with SHA-256, in base64url without
-// padding (RFC 7638 section 3, RFC 8037 section 2).
-func Thumbprint(public ed25519.PublicKey) string {
-	x := base64.RawURLEncoding.EncodeToString(public)
+// thumbprint returns the JWK thumbprint with SHA-256 of the public key whose member "x" is x,
+// in base64url without padding (RFC 7638 section 3, RFC 8037 section A.3).
+func thumbprint(x string) string {
 	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + x + `"}`))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // publishedKey is the thumbprint of the key in RFC 9421 section B.1.4, with which the drafts
-// sign their examples. All the world has its private half.
+// sign their examples. All the world has its private half, so it must sign nothing else
+// (section 6.8 of the draft).
 const publishedKey = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
 
 // maxKeyFile is more octets than any Ed25519 key takes, with all that people write around it.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -16,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -24,8 +24,7 @@ import (
 
 // The example of RFC 8037 section A.3.
 func TestThumbprintVector(t *testing.T) {
-	public := ed25519.PublicKey(decode(base64.RawURLEncoding, "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"))
-	if got, want := Thumbprint(public), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"; got != want {
+	if got, want := thumbprint("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if published.ID() != publishedKey {
@@ -61,7 +60,7 @@ func keyFile(t *testing.T, text string, mode fs.FileMode) string {
 }
 
 func TestReadKey(t *testing.T) {
-	text := pkcs8(t, another.private)
+	text := string(another.PEM())
 	for name, file := range map[string]struct {
 		text string
 		mode fs.FileMode
@@ -71,7 +70,7 @@ func TestReadKey(t *testing.T) {
 		"read only":            {text, 0o400},
 		"text around it":       {"My bot's key\n" + text + "end", 0o600},
 		"a certificate before": {inPEM("CERTIFICATE", []byte{1}) + text, 0o600},
-		"a second key":         {text + pkcs8(t, published.private), 0o600},
+		"a second key":         {text + string(published.PEM()), 0o600},
 	} {
 		key, err := ReadKey(keyFile(t, file.text, file.mode))
 		if err != nil {
@@ -79,6 +78,19 @@ func TestReadKey(t *testing.T) {
 		} else if key.ID() != another.ID() || !key.private.Equal(another.private) {
 			t.Errorf("%s: another key", name)
 		}
+	}
+}
+
+// The message about a file without a key says how to make one.
+func TestReadKeyThatTheMessageSaysHowToMake(t *testing.T) {
+	_, command, _ := strings.Cut(makeKey, ": ")
+	openssl := exec.Command("sh", "-c", command)
+	openssl.Dir = t.TempDir()
+	if out, err := openssl.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	if _, err := ReadKey(filepath.Join(openssl.Dir, "FILE")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -91,7 +103,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := pkcs8(t, another.private)
+	good := string(another.PEM())
 	for name, test := range map[string]struct {
 		text string
 		mode fs.FileMode
@@ -105,7 +117,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"public":          {inPEM("PUBLIC KEY", []byte{1}), 0o600, "no PEM private key; make one with: "},
 		"empty":           {"", 0o600, "no PEM private key; make one with: "},
 		"damaged":         {inPEM("PRIVATE KEY", []byte{1, 2, 3}), 0o600, "; make one with: "},
-		"published":       {pkcs8(t, published.private), 0o600, "the test key that RFC 9421 publishes"},
+		"published":       {string(published.PEM()), 0o600, "the test key that RFC 9421 publishes"},
 		"read by all":     {good, 0o644, "chmod 600 it"},
 		"written by all":  {good, 0o602, "chmod 600 it"},
 		"behind too much": {strings.Repeat("\n", maxKeyFile) + good, 0o600, "no PEM private key"},

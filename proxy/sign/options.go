@@ -11,7 +11,7 @@ import (
 )
 
 // The bounds of Options.Lifetime. A request that takes seconds to arrive must not be expired
-// then: its signature is dated back. The draft on the architecture allows no more than a day.
+// then: its signature is dated back. The draft recommends a day at most (section 5.2).
 const (
 	minLifetime = 2 * clockSkew
 	maxLifetime = 24 * time.Hour
@@ -28,8 +28,8 @@ type Options struct {
 	// Cover names what a signature covers besides Signature-Agent, in this order:
 	// "@authority", which must be there, "@method" and "@path".
 	Cover []string `yaml:"cover"`
-	// Lifetime is how long after its creation a signature expires: from 10 s to 24 h. It is
-	// cut to whole seconds.
+	// Lifetime is how long after its creation a signature expires: from 10 s to 24 h. Both
+	// times are sent in whole seconds.
 	Lifetime time.Duration `yaml:"lifetime"`
 }
 

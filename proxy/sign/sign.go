@@ -1,6 +1,6 @@
 // Package sign signs what a bot sends and publishes the keys for it, so that a site can tell
-// whose bot asks: HTTP Message Signatures (RFC 9421) in the profile of Web Bot Auth
-// (draft-ietf-webbotauth-httpsig-protocol), with Ed25519.
+// whose bot asks: HTTP Message Signatures (RFC 9421) in the profile of Web Bot Auth, with
+// Ed25519. What the comments call the draft is draft-ietf-webbotauth-httpsig-protocol-01.
 //
 // A [Key] comes from a file by [ReadKey]. A [Signer] signs requests with one key. [JWKSet]
 // and [SignDirectory] make the directory in which verifiers look the keys up.
@@ -27,8 +27,8 @@ import (
 type Form int
 
 const (
-	// Dictionary is the form of the drafts: a structured dictionary of one member, which
-	// the signature covers by its key.
+	// Dictionary is the form of the draft (section 5.2.1): a structured dictionary of one
+	// member, whose key is the signature's label and which the signature covers by that key.
 	Dictionary Form = iota
 	// String is the form of older drafts, which some verifiers still want: a structured
 	// string, which the signature covers as a whole field.
@@ -50,7 +50,8 @@ const (
 	// clockSkew is how far a request's signature is dated back. Verifiers refuse one from
 	// the future, and their clocks differ from ours.
 	clockSkew = 5 * time.Second
-	// nonceSize is the number of random octets that tell two signatures apart.
+	// nonceSize is the number of random octets that tell two signatures apart (RFC 9421
+	// section 7.2.2). Some verifiers want just so many.
 	nonceSize = 64
 )
 
@@ -100,7 +101,7 @@ func (s *Signer) Key() *Key { return s.key }
 
 // Fields are the values of the header fields that sign one request.
 type Fields struct {
-	SignatureAgent string // who signs (draft-ietf-webbotauth-httpsig-protocol)
+	SignatureAgent string // where the keys are (section 5.2.1 of the draft)
 	SignatureInput string // what the signature covers, and its parameters (RFC 9421 section 4.1)
 	Signature      string // RFC 9421 section 4.2
 }
@@ -112,10 +113,11 @@ func (f *Fields) Set(h http.Header) {
 	h.Set("Signature", f.Signature)
 }
 
-// Sign signs one request, which is sent with this method to this target. The method and the
-// path are those on the wire, octet by octet. Of the target, the signature covers the
-// authority and the path, and never the query. Each call makes a fresh signature, with a
-// nonce of its own. The signature was created 5 s ago and expires a lifetime after that.
+// Sign signs one request, which is sent with this method to this target (section 5.2 of the
+// draft). The method and the path are those on the wire, octet by octet. Of the target, the
+// signature covers the authority and the path at most, never the query. Each call makes a
+// fresh signature, with a nonce of its own. It is dated 5 s back, and expires a lifetime after
+// that date.
 //
 // It returns an error, and no fields, if a covered value is none that a signature can cover,
 // or if there is no randomness. Sending the request unsigned is safe then.

@@ -61,7 +61,7 @@ func signer(t testing.TB, change func(*Options)) *Signer {
 	return s
 }
 
-// The examples of draft-ietf-webbotauth-httpsig-protocol and its forerunners, in both forms.
+// The examples of the drafts, in both forms.
 func TestRequestVectors(t *testing.T) {
 	for _, v := range []struct {
 		form             Form
