@@ -7,4 +7,5 @@ store=$HOME/.pki/nssdb
 mkdir -p "$store"
 certutil -N -d "sql:$store" --empty-password
 certutil -A -d "sql:$store" -n robotsproxy -t C,, -i "$ROBOTSPROXY_CA_FILE"
+export TMPDIR=/tmp # the path of a socket that it makes there must be short
 chromium --headless --no-sandbox --disable-gpu --disable-features=HttpsUpgrades --proxy-server="$http_proxy" --dump-dom "$1"
