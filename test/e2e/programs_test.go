@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -65,22 +66,20 @@ const (
 // for a path of the site, and returns what it wrote.
 func (c client) obeys(t *testing.T, site *origin, get func(path string) string) {
 	t.Helper()
-	if c.pages == (pages{}) {
-		c.pages = shopPages
-	}
+	shown := cmp.Or(c.pages, shopPages)
 	if c.refusal == "" {
 		c.refusal = statusAndProxyStatus
 	}
-	if out := get(c.pages.allowed); !strings.Contains(out, "the page "+c.pages.allowed) {
+	if out := get(shown.allowed); !strings.Contains(out, "the page "+shown.allowed) {
 		t.Errorf("the allowed page did not come; the client wrote:\n%s", out)
 	}
-	wantByProxy(t, site.askedFor(c.pages.allowed))
+	wantByProxy(t, site.askedFor(shown.allowed))
 
-	out := get(c.pages.refused)
+	out := get(shown.refused)
 	if !regexp.MustCompile(c.refusal).MatchString(out) {
 		t.Errorf("the client shows nothing like %s; it wrote:\n%s", c.refusal, out)
 	}
-	if asked := site.askedFor(c.pages.refused); len(asked) > 0 {
+	if asked := site.askedFor(shown.refused); len(asked) > 0 {
 		t.Errorf("the site was asked for the refused page %d times", len(asked))
 	}
 }
