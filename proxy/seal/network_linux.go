@@ -59,10 +59,12 @@ func makeAddressesLocal() error {
 
 // Where an interface has no address of a family but loopback, resolvers find none of that
 // family either for clients that ask for what the machine can use (AI_ADDRCONFIG of
-// getaddrinfo(3)). So lo gets one of each, which no site can have (RFC 7600, RFC 6666).
+// getaddrinfo(3)). So lo gets one of each, which no site can have (RFC 7600, RFC 3879). The
+// scope of fec0::1 is too small for sites, so that clients try IPv4 first (RFC 6724): they
+// can't see whether the machine outside has IPv6.
 var (
-	dummy4 = netip.AddrFrom4([4]byte{192, 0, 0, 8})
-	dummy6 = netip.AddrFrom16([16]byte{0: 1, 15: 1})
+	dummy4 = netip.MustParseAddr("192.0.0.8")
+	dummy6 = netip.MustParseAddr("fec0::1")
 )
 
 // addAddress gives the loopback interface another address (rtnetlink(7)).
