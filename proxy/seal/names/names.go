@@ -27,8 +27,8 @@ type Resolver interface {
 // A Server answers queries. It must not be copied, nor its fields changed, once it is in use.
 type Server struct {
 	Resolver Resolver
-	// Nameservers are asked for other types than addresses. Without any, such queries
-	// are answered that they are not implemented.
+	// Nameservers are asked for other types than addresses. Without any, such queries get
+	// the response code NOTIMP (RFC 1035 4.1.1).
 	Nameservers []netip.AddrPort
 	// StandIns, unless nil, gives addresses to names that don't resolve.
 	StandIns *StandIns
