@@ -171,8 +171,8 @@ func (s *Server) passOpened(o *opaqueTunnel, tunnels *Tunnels) (done bool) {
 	case stepJoin:
 		s.hijacked.Add(o.client.hijacked)
 		s.openTunnels.Inc()
-		// The caller's goroutine is net/http's. It and its buffers, which end now, are
-		// many times what an idle tunnel needs.
+		// The goroutine of a CONNECT is net/http's. It and its buffers, which end now,
+		// are many times what an idle tunnel needs.
 		go func() {
 			defer s.recoverTunnel(func() {})
 			defer s.hijacked.Remove(o.client.hijacked)

@@ -20,7 +20,7 @@ import (
 var bundleFiles = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Gentoo, Alpine, NixOS
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora, RHEL
-	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora, RHEL, of old
+	"/etc/pki/tls/certs/ca-bundle.crt",                  // older Fedora and RHEL
 	"/etc/pki/tls/cert.pem",                             // their OpenSSL's default
 	"/etc/ssl/ca-bundle.pem",                            // openSUSE
 	"/var/lib/ca-certificates/ca-bundle.pem",            // openSUSE
@@ -54,7 +54,7 @@ const firefoxPolicies = "/etc/firefox/policies/policies.json"
 const policyName = "robotsproxy.json"
 
 // Files covers files in this process's mount namespace, which must not be shared with
-// processes that shall see the real ones. It needs CAP_SYS_ADMIN there. Warnings are
+// processes that must see the real ones. It needs CAP_SYS_ADMIN there. Warnings are
 // sentences about a trust that some program won't have. After an error, a socket may
 // still lead out.
 func Files(t Trust) (warnings []string, err error) {
