@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -206,17 +207,23 @@ func TestNoPolicy(t *testing.T) {
 // The keeper gets what the operator configured and what the client says of itself separately.
 func TestPolicyIsAskedForOnBehalfOfTheIdentity(t *testing.T) {
 	client := netip.MustParseAddr("192.0.2.7")
-	for want, id := range map[keeper.Sender]identity.Identity{
-		{Identity: "default", Client: client, ClientAgent: "curl/8"}:                                                       {},
-		{Identity: "default", Client: client, ClientAgent: "curl/8", UserAgent: "ExampleBot/1.0", From: "bot@example.org"}: {UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
+	for _, test := range []struct {
+		id   identity.Identity
+		want keeper.Sender
+	}{
+		{identity.Identity{}, keeper.Sender{Identity: "default", Client: client, ClientAgent: "curl/8"}},
+		{
+			identity.Identity{UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
+			keeper.Sender{Identity: "default", Client: client, ClientAgent: "curl/8", UserAgent: "ExampleBot/1.0", From: "bot@example.org"},
+		},
 	} {
 		k := &known{policy: rules("")}
-		g := newGate(t, gate.Settings{Identities: identity.Table{Default: id}}, k, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{Identities: identity.Table{Default: test.id}}, k, zerolog.Nop(), nil)
 		question := ask(t, "https://example.com/", "curl/8")
 		question.Addr = client
 		question.Header.Set("From", "someone@example.org")
 		g.Decide(context.Background(), question)
-		if len(k.asked) != 1 || k.asked[0] != want {
+		if want := []keeper.Sender{test.want}; !reflect.DeepEqual(k.asked, want) {
 			t.Errorf("asked by %+v, want %+v", k.asked, want)
 		}
 	}

@@ -40,7 +40,17 @@ type Request struct {
 	// brought it; "": the Fetcher's own.
 	HasText    bool
 	KnownAgent string
+	CDN        string // the network that the origin is known to be behind; "": none
+
+	// Sign signs each request of the fetch, right before it is sent: it adds to the header,
+	// which is complete but for that. target is what this request asks for, and differs from
+	// the others' where a redirect is followed. cdn is the network that the target's origin
+	// is known to be behind; "": none. Fetches call Sign concurrently. nil: nothing is signed.
+	Sign Signer
 }
+
+// A Signer signs one request, as [Request] says.
+type Signer func(header http.Header, target robots.Target, cdn string)
 
 // A Result is what a fetch has brought.
 type Result struct {
@@ -53,6 +63,11 @@ type Result struct {
 	Took     time.Duration
 
 	UserAgent string // the one that brought the text; "": the Fetcher's own
+
+	// CDN is the network that the origin itself, not one that it redirects to, has last
+	// answered by; "": none that is known. If the origin has not answered, it is that of the
+	// Request.
+	CDN string
 }
 
 // Failed is r as a failure with err as its cause.
@@ -76,7 +91,11 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request) (Result, error) {
 	limited, cancel := context.WithTimeout(ctx, f.Options.FetchTimeout)
 	defer cancel()
 	limited = loopback.With(limited, req.Client.WithFetch())
-	v := visit{Fetcher: f, ctx: limited, req: req, discardTime: min(maxDiscardTime, f.Options.FetchTimeout/10)}
+	v := visit{
+		Fetcher: f, ctx: limited, req: req,
+		cdns:        map[robots.Origin]string{req.Origin: req.CDN},
+		discardTime: min(maxDiscardTime, f.Options.FetchTimeout/10),
+	}
 	got, err := v.askInTurn()
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
@@ -91,6 +110,7 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request) (Result, error) {
 		}
 	}
 	got = req.keepText(got)
+	got.CDN = v.cdns[req.Origin]
 	got.Took = time.Since(started)
 	return got, nil
 }
@@ -112,6 +132,8 @@ type visit struct {
 	agent       string        // the User-Agent of the requests now
 	asked       []string      // the User-Agents that have asked for robots.txt
 	discardTime time.Duration // left for reading bodies that nobody needs
+
+	cdns map[robots.Origin]string // the networks that origins are known to be behind
 }
 
 // askInTurn asks for robots.txt with the User-Agent that the operator wrote. If the site
@@ -262,12 +284,23 @@ func (v *visit) get(address string) (*http.Response, error) {
 	if v.req.From != "" {
 		req.Header.Set("From", v.req.From)
 	}
+	// A redirect may lead to an address that has no single reading. That is asked unsigned.
+	target, parseErr := robots.ParseTarget(address)
+	if v.req.Sign != nil && parseErr == nil {
+		v.req.Sign(req.Header, target, v.cdns[target.Origin])
+	}
 	resp, err := v.Transport.RoundTrip(req)
-	if err == nil && headerSize(resp.Header) > maxHeader {
+	if err != nil {
+		return nil, err
+	}
+	if parseErr == nil {
+		v.cdns[target.Origin] = cdnOf(resp.Header)
+	}
+	if headerSize(resp.Header) > maxHeader {
 		resp.Body.Close()
 		return nil, fmt.Errorf("its header has more than %d octets", maxHeader)
 	}
-	return resp, err
+	return resp, nil
 }
 
 // maxHeader is more octets than the header of any robots.txt needs.

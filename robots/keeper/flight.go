@@ -214,7 +214,7 @@ func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
 	if e == nil {
 		e = &memory.Entry{Origin: origin, Record: store.Record{Origin: origin.String()}}
 	}
-	k.record(f, e, fetch.Result{}.Failed(errCrashed))
+	k.record(f, e, fetch.Result{CDN: e.Record.CDN}.Failed(errCrashed))
 	f.err = nil
 }
 

@@ -54,6 +54,8 @@ type Sender struct {
 	Client      netip.Addr // where the request comes from; the zero Addr: no client
 	ClientAgent string     // the User-Agent of the request; "": it has none
 
+	Sign fetch.Signer // signs each request of a fetch, which may outlast the client's; nil: none is signed
+
 	local *loopback.Client // says whether fetches may lead to this machine's loopback
 }
 
@@ -71,6 +73,7 @@ func (s *Sender) request(e *memory.Entry) fetch.Request {
 		Origin:    e.Origin,
 		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent, Client: s.local,
 		HasText: e.Record.SHA256 != "", KnownAgent: e.Record.UserAgent,
+		CDN: e.Record.CDN, Sign: s.Sign,
 	}
 }
 

@@ -54,7 +54,7 @@ func (o Options) Assess(rec store.Record, now time.Time) Assessment {
 
 	p := Policy{
 		Outcome: outcome, AllowAll: allow,
-		Status: rec.Status, Cause: rec.Cause,
+		Status: rec.Status, Cause: rec.Cause, CDN: rec.CDN,
 		FetchedAt: rec.FetchedAt, ExpiresAt: expires,
 		UnreachableSince: rec.FailedSince, NextTry: rec.NextTry,
 	}
@@ -142,7 +142,7 @@ func (o Options) Update(rec store.Record, got fetch.Result, now time.Time, rando
 	if got.Meaning != fetch.MeansUnreachable {
 		return store.Record{
 			Origin: rec.Origin, Status: got.Status, Body: got.Body, SHA256: got.SHA256, UserAgent: got.UserAgent,
-			FetchedAt: now, ExpiresAt: now.Add(max(got.Lifetime, time.Millisecond)), Cause: got.Cause,
+			FetchedAt: now, ExpiresAt: now.Add(max(got.Lifetime, time.Millisecond)), Cause: got.Cause, CDN: got.CDN,
 		}
 	}
 	if rec.FailedSince.IsZero() || rec.FailedSince.After(now) {
@@ -152,7 +152,7 @@ func (o Options) Update(rec store.Record, got fetch.Result, now time.Time, rando
 		rec.ExpiresAt = rec.FetchedAt // by a wrong clock: never fresh again, but still a copy
 	}
 	rec.Failures++
-	rec.FailedStatus, rec.Cause = got.Status, got.Cause
+	rec.FailedStatus, rec.Cause, rec.CDN = got.Status, got.Cause, got.CDN
 	rec.NextTry = now.Add(o.backoff(rec.Failures, random)).Truncate(time.Millisecond)
 	return rec
 }

@@ -39,6 +39,8 @@ type Policy struct {
 	Status int
 	Cause  string // why the last fetch brought no text, for people; may be empty
 
+	CDN string // the network by which the origin last answered, whatever the outcome: fetch.Cloudflare; "": none that is known
+
 	FetchedAt        time.Time // of the last answer; zero: there has been none
 	ExpiresAt        time.Time
 	UnreachableSince time.Time // the first failed fetch since the last answer; zero: none has failed

@@ -133,5 +133,5 @@ func (m *Memory) Remove(rec Record) {
 func (m *Memory) Close() error { return nil }
 
 func cost(rec Record) int64 {
-	return int64(recordOverhead + len(rec.Origin) + cap(rec.Body) + len(rec.SHA256) + len(rec.UserAgent) + len(rec.Cause))
+	return int64(recordOverhead + len(rec.Origin) + cap(rec.Body) + len(rec.SHA256) + len(rec.UserAgent) + len(rec.CDN) + len(rec.Cause))
 }

@@ -29,6 +29,8 @@ type Record struct {
 	Failures     int       // how many in a row
 	NextTry      time.Time
 
+	CDN string // the network by which the origin last answered, as fetch.Result has it; empty for none
+
 	// Cause says in a few words how the last fetch failed, or why an answer has no text
 	// where its status does not tell.
 	Cause string

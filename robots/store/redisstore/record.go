@@ -22,14 +22,14 @@ const (
 // The fields of a record. Times are Unix milliseconds, 0 for none.
 var recordFields = []string{
 	"fetched_at", "status", "sha256", "expires_at",
-	"failed_since", "failed_status", "failures", "next_try", "cause", "user_agent",
+	"failed_since", "failed_status", "failures", "next_try", "cause", "user_agent", "cdn",
 }
 
 func encodeRecord(rec store.Record) []any {
 	return []any{
 		"fetched_at", encoding.Milliseconds(rec.FetchedAt), "status", rec.Status, "sha256", rec.SHA256, "expires_at", encoding.Milliseconds(rec.ExpiresAt),
 		"failed_since", encoding.Milliseconds(rec.FailedSince), "failed_status", rec.FailedStatus, "failures", rec.Failures,
-		"next_try", encoding.Milliseconds(rec.NextTry), "cause", rec.Cause, "user_agent", rec.UserAgent,
+		"next_try", encoding.Milliseconds(rec.NextTry), "cause", rec.Cause, "user_agent", rec.UserAgent, "cdn", rec.CDN,
 	}
 }
 
@@ -44,7 +44,7 @@ func decodeRecord(origin string, values []any) (store.Record, bool) {
 	return store.Record{
 		Origin: origin, FetchedAt: when(0), Status: number(1), SHA256: text(2), ExpiresAt: when(3),
 		FailedSince: when(4), FailedStatus: number(5), Failures: number(6), NextTry: when(7), Cause: text(8),
-		UserAgent: text(9),
+		UserAgent: text(9), CDN: text(10),
 	}, true
 }
 

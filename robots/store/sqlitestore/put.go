@@ -95,21 +95,21 @@ func (s *Store) putRecord(ctx context.Context, db *database, tx *sql.Tx, rec sto
 	// it is from the future, by a clock that was wrong.
 	const upsert = `
 INSERT INTO policies (origin, status, text_id, fetched_at, expires_at,
-	failed_since, failed_status, failures, next_try, cause, user_agent)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	failed_since, failed_status, failures, next_try, cause, user_agent, cdn)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
 	status = excluded.status, text_id = excluded.text_id,
 	fetched_at = excluded.fetched_at, expires_at = excluded.expires_at,
 	failed_since = excluded.failed_since, failed_status = excluded.failed_status,
 	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause,
-	user_agent = excluded.user_agent
+	user_agent = excluded.user_agent, cdn = excluded.cdn
 WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 	put, err := db.prepare(ctx, tx, upsert)
 	if err != nil {
 		return err
 	}
 	_, err = put.ExecContext(ctx, rec.Origin, rec.Status, textID, encoding.Milliseconds(rec.FetchedAt), encoding.Milliseconds(rec.ExpiresAt),
-		encoding.Milliseconds(rec.FailedSince), rec.FailedStatus, rec.Failures, encoding.Milliseconds(rec.NextTry), rec.Cause, rec.UserAgent, encoding.Milliseconds(s.now()))
+		encoding.Milliseconds(rec.FailedSince), rec.FailedStatus, rec.Failures, encoding.Milliseconds(rec.NextTry), rec.Cause, rec.UserAgent, rec.CDN, encoding.Milliseconds(s.now()))
 	if err != nil {
 		return err
 	}

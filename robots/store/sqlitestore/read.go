@@ -42,7 +42,7 @@ func readRecords(ctx context.Context, db *database, texts bool, where string, ar
 	}
 	query, err := db.prepare(ctx, nil, `
 SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
-	failed_since, failed_status, failures, next_try, cause, user_agent
+	failed_since, failed_status, failures, next_try, cause, user_agent, cdn
 FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 		var r store.Record
 		var packed sql.RawBytes
 		err := rows.Scan(&r.Origin, &r.Status, &r.SHA256, &packed, at{&r.FetchedAt}, at{&r.ExpiresAt},
-			at{&r.FailedSince}, &r.FailedStatus, &r.Failures, at{&r.NextTry}, &r.Cause, &r.UserAgent)
+			at{&r.FailedSince}, &r.FailedStatus, &r.Failures, at{&r.NextTry}, &r.Cause, &r.UserAgent, &r.CDN)
 		if err != nil {
 			return nil, err
 		}

@@ -60,6 +60,8 @@ CREATE TABLE sweep (
 INSERT INTO sweep (origin) VALUES ('');
 `, `
 ALTER TABLE policies ADD COLUMN user_agent TEXT NOT NULL DEFAULT '';
+`, `
+ALTER TABLE policies ADD COLUMN cdn TEXT NOT NULL DEFAULT '';
 `}
 
 // migrate brings the schema to the version of this program. The caller sees to

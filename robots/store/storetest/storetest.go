@@ -50,10 +50,10 @@ func testRecords(t *testing.T, s store.Store) {
 		t.Errorf("an empty store: %v, %v", ok, err)
 	}
 	text := TextRecord("https://example.com", "User-agent: *\nDisallow: /\n", Noon)
-	text.UserAgent = "ExampleBot/2.0"
+	text.UserAgent, text.CDN = "ExampleBot/2.0", "cloudflare"
 	empty := TextRecord("https://empty.example", "", Noon)
 	gone := store.Record{Origin: "http://gone.example:8080", Status: 404, FetchedAt: Noon, ExpiresAt: Noon.Add(time.Hour)}
-	down := FailingRecord(store.Record{Origin: "https://down.example"}, Noon)
+	down := FailingRecord(store.Record{Origin: "https://down.example", CDN: "cloudflare"}, Noon)
 	Put(t, s, text, empty, gone, down)
 	for _, rec := range []store.Record{text, empty, gone, down} {
 		Expect(t, s, rec)

@@ -1,0 +1,162 @@
+package fetch
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"robotsproxy/robots"
+)
+
+func TestCDNOfAnAnswer(t *testing.T) {
+	for _, test := range []struct {
+		header, want string
+	}{
+		{"", ""},
+		{"Server: cloudflare", Cloudflare},
+		{"server:  CloudFlare ", Cloudflare},
+		{"Server: nginx\r\nServer: cloudflare", Cloudflare},
+		{"CF-RAY: 230b030023ae2822-SJC", Cloudflare},
+		{"cf-ray: 230b030023ae2822-SJC\r\nServer: nginx", Cloudflare},
+		{"CF-RAY:", ""},
+		{"Server: cloudflare-like <b>", ""},
+		{"Server: nginx\r\nVia: 1.1 cloudflare", ""},
+	} {
+		for _, status := range []string{"200 OK", "403 Forbidden", "503 Service Unavailable"} {
+			header := test.header
+			if header != "" {
+				header += "\r\n"
+			}
+			address := serveRaw(t, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n"+header+"\r\n")
+			if got := fetchFrom(t, Defaults(), address); got.CDN != test.want {
+				t.Errorf("%s with %q: %q, want %q", status, test.header, got.CDN, test.want)
+			}
+		}
+	}
+}
+
+// serveBy starts an origin whose answers come by a CDN if its Server is one.
+func serveBy(t *testing.T, server string, handler http.HandlerFunc) string {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", server)
+		handler(w, r)
+	})
+}
+
+// The CDN is that of the origin that was asked, wherever it redirects to and however the
+// fetch ends. What was known stays if the origin does not answer.
+func TestCDNOfTheOrigin(t *testing.T) {
+	rules := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, someRules) }
+	to := func(address string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, address, http.StatusFound) }
+	}
+	plain, cloudflare := serveBy(t, "nginx", rules), serveBy(t, "cloudflare", rules)
+	dead := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for _, test := range []struct {
+		name, origin, known, want string
+	}{
+		{"by it", cloudflare, "", Cloudflare},
+		{"not by it", plain, "", ""},
+		{"no longer by it", plain, Cloudflare, ""},
+		{"leads to it", serveBy(t, "nginx", to(cloudflare+"/robots.txt")), "", ""},
+		{"leads away from it", serveBy(t, "cloudflare", to(plain+"/robots.txt")), "", Cloudflare},
+		{"leads to its own page", serveBy(t, "cloudflare", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/robots.txt" {
+				to("/other.txt")(w, r)
+			} else {
+				rules(w, r)
+			}
+		}), "", Cloudflare},
+		{"leads to a dead end", serveBy(t, "cloudflare", to(dead+"/robots.txt")), "", Cloudflare},
+		{"leads nowhere", serveBy(t, "cloudflare", to("")), "", Cloudflare},
+		{"has too long a header", serveBy(t, "cloudflare", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Long", strings.Repeat("x", maxHeader))
+		}), "", Cloudflare},
+		{"is dead", dead, "", ""},
+		{"is dead now", dead, Cloudflare, Cloudflare},
+	} {
+		got, err := newFetcher(Defaults()).Fetch(t.Context(), Request{Origin: originOf(t, test.origin), CDN: test.known})
+		if err != nil || got.CDN != test.want {
+			t.Errorf("an origin that %s: %q, %v, want %q", test.name, got.CDN, err, test.want)
+		}
+	}
+}
+
+// signatures are the calls of a Signer, which signs with a header that says what it knew.
+type signatures struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (s *signatures) sign(header http.Header, target robots.Target, cdn string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, strings.TrimSpace(target.String()+" "+cdn))
+	header.Set("Signed", fmt.Sprint(target.Path, " of ", header.Get("User-Agent"), " ", header.Get("From")))
+}
+
+// Each request of a fetch is signed as what it is, when its header is complete.
+func TestEachRequestIsSigned(t *testing.T) {
+	var (
+		mu  sync.Mutex
+		got []string
+	)
+	note := func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r.Header.Get("Signed"))
+	}
+	end := serveBy(t, "nginx", func(w http.ResponseWriter, r *http.Request) {
+		note(w, r)
+		w.WriteHeader(500)
+	})
+	var middle string
+	middle = serveBy(t, "cloudflare", func(w http.ResponseWriter, r *http.Request) {
+		note(w, r)
+		switch r.URL.Path {
+		case "/a":
+			http.Redirect(w, r, "/b?c=d&e=%C3%A9", http.StatusFound)
+		case "/b":
+			http.Redirect(w, r, end, http.StatusFound)
+		}
+	})
+	start := serveBy(t, "nginx", func(w http.ResponseWriter, r *http.Request) {
+		note(w, r)
+		switch r.URL.Path {
+		case "/robots.txt":
+			http.Redirect(w, r, middle+"/a#f", http.StatusFound)
+		case "/":
+		default:
+			w.WriteHeader(500)
+		}
+	})
+	var s signatures
+	_, err := newFetcher(with(func(o *Options) { o.Soft5xx = true })).Fetch(t.Context(), Request{
+		Origin: originOf(t, start), UserAgent: "ExampleBot/1.0", From: "bot@example.org", CDN: Cloudflare, Sign: s.sign,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.calls) != 6 || len(got) != 6 {
+		t.Fatalf("signed %q, got %q", s.calls, got)
+	}
+	missing := strings.TrimPrefix(s.calls[4], start)
+	if want := []string{
+		start + "/robots.txt " + Cloudflare,
+		middle + "/a",
+		middle + "/b?c=d&e=%C3%A9 " + Cloudflare,
+		end + "/",
+		start + missing, // not by the CDN, as its answer told
+		start + "/",
+	}; !slices.Equal(s.calls, want) {
+		t.Errorf("signed %q\nwant   %q", s.calls, want)
+	}
+	for i, path := range []string{"/robots.txt", "/a", "/b?c=d&e=%C3%A9", "/", missing, "/"} {
+		if want := path + " of ExampleBot/1.0 bot@example.org"; got[i] != want {
+			t.Errorf("request %d is signed %q, want %q", i, got[i], want)
+		}
+	}
+}
