@@ -95,7 +95,7 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 	}
 	root.AddCommand(
 		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), validateCommand(),
-		caCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
+		caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
 	return root
 }

@@ -58,7 +58,7 @@ const publishedKey = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
 const maxKeyFile = 64 << 10
 
 // makeKey is what to do about a file without a key that can sign.
-const makeKey = "make one with: umask 077; openssl genpkey -algorithm ed25519 -out FILE"
+const makeKey = "make one with: robotsproxy keys new FILE"
 
 // ReadKey reads the first private key of a PEM file. It must be an Ed25519 key in PKCS #8
 // without a password (RFC 8410 section 7). ReadKey refuses a file that is open to all users

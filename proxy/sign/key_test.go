@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -78,19 +77,6 @@ func TestReadKey(t *testing.T) {
 		} else if key.ID() != another.ID() || !key.private.Equal(another.private) {
 			t.Errorf("%s: another key", name)
 		}
-	}
-}
-
-// The message about a file without a key says how to make one.
-func TestReadKeyThatTheMessageSaysHowToMake(t *testing.T) {
-	_, command, _ := strings.Cut(makeKey, ": ")
-	openssl := exec.Command("sh", "-c", command)
-	openssl.Dir = t.TempDir()
-	if out, err := openssl.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
-	}
-	if _, err := ReadKey(filepath.Join(openssl.Dir, "FILE")); err != nil {
-		t.Error(err)
 	}
 }
 

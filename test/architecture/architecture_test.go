@@ -156,6 +156,10 @@ var arrows = map[string]map[string]string{
 		"internal/keyerr": "its errors say which key they are about",
 		"robots":          "targets and origins, in their normal form",
 	},
+	"proxy/sign/directory": {
+		"proxy/sign": "it publishes keys",
+		"robots":     "the origins of agents",
+	},
 	"proxy/upstream": {
 		"internal/coalesce":   "HTTP/2 to origins is sent in few pieces",
 		"internal/enum":       "the words of its settings",

@@ -1,0 +1,166 @@
+// Package directory serves the key directories in which verifiers look up who signs: one for
+// each agent, with the keys of all who name it.
+//
+// [Directory] is the handler. It follows the configuration by [Directory.SetAgents].
+// [NewServer] serves it to the world.
+package directory
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"robotsproxy/proxy/sign"
+	"robotsproxy/robots"
+)
+
+const (
+	// signaturesHold is how long a directory's signatures hold. Whoever collects directories
+	// into lists drops keys whose signatures have expired, so it is well beyond the interval
+	// at which lists are published.
+	signaturesHold = 7 * 24 * time.Hour
+	// resignEvery is how old signatures get before a request has them made afresh.
+	resignEvery = time.Hour
+	// clockSkew is how far signatures are dated back. Verifiers refuse one from the future,
+	// and their clocks differ from ours.
+	clockSkew = 5 * time.Second
+	// maxAge is how long caches may keep a directory: a key that is taken out of it may be
+	// trusted for so long.
+	maxAge = time.Hour
+)
+
+// An Agent is an origin at which verifiers look for keys, and the keys that they find there.
+type Agent struct {
+	Origin robots.Origin
+	Keys   []*sign.Key
+}
+
+// Agents collects the keys of each origin.
+type Agents []Agent
+
+// Add adds keys to those of an origin. A key that the origin has already is not added again.
+func (a *Agents) Add(origin robots.Origin, keys ...*sign.Key) {
+	i := slices.IndexFunc(*a, func(agent Agent) bool { return agent.Origin == origin })
+	if i < 0 {
+		i = len(*a)
+		*a = append(*a, Agent{Origin: origin})
+	}
+	agent := &(*a)[i]
+	for _, key := range keys {
+		at, known := slices.BinarySearchFunc(agent.Keys, key.ID(), func(k *sign.Key, id string) int { return strings.Compare(k.ID(), id) })
+		if !known {
+			agent.Keys = slices.Insert(agent.Keys, at, key)
+		}
+	}
+}
+
+// Sign returns the agent's directory. Its signatures hold from a few seconds before now, for
+// clocks that differ, until now and so long. Directories of the same keys have the same body,
+// whatever order the keys were added in.
+func (a Agent) Sign(now time.Time, hold time.Duration) (sign.Directory, error) {
+	return sign.SignDirectory(a.Keys, a.Origin, now.Add(-clockSkew), now.Add(hold))
+}
+
+// A Directory serves the directories of agents at / and at [sign.DirectoryPath]. It is a
+// handler for GET and HEAD, and safe for concurrent use. With several agents, the Host of a
+// request says which is meant. With one, any Host gets it, since a proxy in front may change
+// Host. What is signed never depends on Host. Without agents everything is not found.
+type Directory struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	agents []*signedAgent
+}
+
+// A signedAgent is an agent with its latest directory.
+type signedAgent struct {
+	Agent
+	directory sign.Directory
+	signedAt  time.Time
+}
+
+// New returns a directory without agents, which tells the time by now.
+func New(now func() time.Time) *Directory { return &Directory{now: now} }
+
+// SetAgents replaces the agents. If it returns an error, the old ones stay.
+func (d *Directory) SetAgents(agents Agents) error {
+	now := d.now()
+	var signed []*signedAgent
+	for _, a := range agents {
+		s := &signedAgent{Agent: a}
+		if err := s.renew(now); err != nil {
+			return fmt.Errorf("the directory of %s: %w", a.Origin, err)
+		}
+		signed = append(signed, s)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.agents = signed
+	return nil
+}
+
+func (s *signedAgent) renew(now time.Time) error {
+	directory, err := s.Sign(now, signaturesHold)
+	if err != nil {
+		return err
+	}
+	s.directory, s.signedAt = directory, now
+	return nil
+}
+
+func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	directory, found, err := d.find(r.Host)
+	switch {
+	case !found || r.URL.Path != "/" && r.URL.Path != sign.DirectoryPath:
+		http.NotFound(w, r)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		h := w.Header()
+		directory.Set(h)
+		h.Set("Cache-Control", "max-age="+strconv.Itoa(int(maxAge.Seconds())))
+		h.Set("Content-Length", strconv.Itoa(len(directory.Body)))
+		h.Set("X-Content-Type-Options", "nosniff")
+		w.Write(directory.Body) // net/http writes no body to HEAD
+	}
+}
+
+// find returns the directory for a Host, with signatures that are not old.
+func (d *Directory) find(host string) (directory sign.Directory, found bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	agent := d.agent(host)
+	if agent == nil {
+		return sign.Directory{}, false, nil
+	}
+	now := d.now()
+	if age := now.Sub(agent.signedAt); age >= resignEvery || age < 0 { // the clock may be set back
+		if err := agent.renew(now); err != nil {
+			return sign.Directory{}, true, err
+		}
+	}
+	return agent.directory, true, nil
+}
+
+// agent returns the agent that a Host means, or nil.
+func (d *Directory) agent(host string) *signedAgent {
+	if len(d.agents) == 1 {
+		return d.agents[0]
+	}
+	origin, err := robots.ParseOrigin("https://" + host)
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(d.agents, func(a *signedAgent) bool { return a.Origin == origin })
+	if i < 0 {
+		return nil
+	}
+	return d.agents[i]
+}
