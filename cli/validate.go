@@ -14,8 +14,8 @@ func validateCommand() *cobra.Command {
 		Use:   "validate --config FILE",
 		Short: "Say what is wrong with a configuration",
 		Long: `Report every mistake in a configuration, one a line: file, line, column and remedy.
-Settings that are valid but would refuse requests needlessly get a warning. Exit code:
-0 the configuration is valid, 2 it is not.`,
+Settings that are valid but would refuse requests needlessly, or do not do what they
+say, get a warning. Exit code: 0 the configuration is valid, 2 it is not.`,
 		Example: `  robotsproxy validate --config robotsproxy.yaml`,
 		Args:    cobra.NoArgs,
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ type Config struct {
 }
 
 // Warnings returns what is valid in the loaded configuration but refuses requests
-// needlessly, each with its position and what to write instead.
+// needlessly, or does not do what it says, each with its position and what to write instead.
 func (c Config) Warnings() []Error { return c.warnings }
 
 // ListenTLS is the section "listen_tls": where the proxy speaks TLS itself, and as whom.
@@ -205,6 +206,31 @@ func (c Config) validateNames() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// warnUnsigned joins a warning for each identity that signs, if no tunnel is read: the
+// requests inside can't be signed.
+func (c Config) warnUnsigned() error {
+	var unread string
+	switch {
+	case c.HTTPS.Mode == proxy.Never:
+		unread = "https.mode is tunnel"
+	case slices.ContainsFunc(c.HTTPS.Passthrough, func(g identity.HostGlob) bool { return g.MatchesAll() }):
+		unread = "https.passthrough matches every host"
+	default:
+		return nil
+	}
+	var warnings []error
+	warn := func(section, name string, id *identity.Identity) {
+		if id.Signs() {
+			warnings = append(warnings, keyerr.New(section+".sign", "%s, so no request in a tunnel is signed for the identity %s; have tunnels read (https.mode: when_needed), or remove sign", unread, name))
+		}
+	}
+	for i := range c.Identities {
+		warn(keyerr.Item("identities", i), c.Identities[i].Name, &c.Identities[i].Identity)
+	}
+	warn("default_identity", identity.DefaultName, &c.DefaultIdentity)
+	return errors.Join(warnings...)
 }
 
 // GateSettings returns the settings by which the gate judges.

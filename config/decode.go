@@ -101,7 +101,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
 		}
 	case *ast.SequenceNode:
 		if v.Kind() == reflect.Slice && !isScalar(v) {
-			d.list(n, v, key)
+			d.list(n, v, key, option)
 			return
 		}
 	default:
@@ -172,14 +172,14 @@ func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.
 	}
 }
 
-func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path string) {
+func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path, option string) {
 	v.SetZero()
 	v.Grow(len(n.Values))
 	v.SetLen(len(n.Values))
 	for i, item := range n.Values {
 		key := keyerr.Item(path, i)
 		d.positions[key] = d.position(begin(item))
-		d.value(item, v.Index(i), key, "")
+		d.value(item, v.Index(i), key, option)
 	}
 }
 

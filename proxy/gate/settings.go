@@ -23,7 +23,10 @@ type Settings struct {
 }
 
 // load returns a copy of s with the contents of the files that it names.
-func (s Settings) load() (*Settings, error) {
+func (s Settings) load() (_ *Settings, err error) {
+	if s.Identities, err = s.Identities.Load(); err != nil {
+		return nil, err
+	}
 	s.Overrides = slices.Clone(s.Overrides)
 	for i := range s.Overrides {
 		if err := s.Overrides[i].load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {

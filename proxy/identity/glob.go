@@ -16,17 +16,19 @@ import (
 // matches nothing.
 type Glob struct {
 	pattern *glob.Pattern
+	text    string // in lower case; that of a host in its normal form
 }
 
 // UnmarshalText compiles a glob.
 func (g *Glob) UnmarshalText(text []byte) error {
 	// The library gives a meaning to more characters than * and ?.
 	literal := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `,`, `\,`)
-	pattern, err := glob.Compile(literal.Replace(strings.ToLower(string(text))))
+	lower := strings.ToLower(string(text))
+	pattern, err := glob.Compile(literal.Replace(lower))
 	if err != nil {
 		return fmt.Errorf("%q is not a glob: %w", text, err)
 	}
-	g.pattern = pattern
+	g.pattern, g.text = pattern, lower
 	return nil
 }
 
@@ -34,6 +36,9 @@ func (g *Glob) UnmarshalText(text []byte) error {
 func (g Glob) Match(s string) bool {
 	return g.pattern != nil && g.pattern.Match(strings.ToLower(s))
 }
+
+// MatchesAll reports whether every text matches the glob.
+func (g Glob) MatchesAll() bool { return g.text != "" && strings.Trim(g.text, "*") == "" }
 
 // HostGlob is a glob over hosts in their normal form (see [hostname.Glob]).
 type HostGlob struct{ Glob }

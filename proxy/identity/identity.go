@@ -1,5 +1,5 @@
 // Package identity says which bot sends a request, which product tokens robots.txt knows it by,
-// and which User-Agent and From it sends.
+// which User-Agent and From it sends, and with which keys it signs.
 //
 // A [Table] has the operator's bots, each an [Entry] with the condition that recognises its
 // requests, and finds the [Identity] of a request. The package also has the globs over hosts
@@ -25,12 +25,15 @@ type Identity struct {
 	// client's is sent, except in fetches of robots.txt.
 	UserAgent string `yaml:"user_agent"`
 	// From is the same for the From field.
-	From string `yaml:"from"`
-	Mode Mode   `yaml:"mode"`
+	From    string  `yaml:"from"`
+	Mode    Mode    `yaml:"mode"`
+	Signing Signing `yaml:"sign"`
+
+	signer *signer // nil unless Signing is loaded and signs
 }
 
 // Default returns the default identity of an empty configuration.
-func Default() Identity { return Identity{Mode: Enforce} }
+func Default() Identity { return Identity{Mode: Enforce, Signing: DefaultSigning()} }
 
 // Validate joins all that is wrong with id, each fault a [keyerr.Error].
 func (id Identity) Validate() error {
@@ -46,7 +49,7 @@ func (id Identity) Validate() error {
 	if !isFieldValue(id.From) {
 		errs = append(errs, keyerr.New("from", "it holds a line break or another control character; remove it"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, keyerr.In("sign", id.Signing.Validate()))...)
 }
 
 // isToken reports whether s is a product token as robots.txt files spell them. That allows more

@@ -128,6 +128,7 @@ var arrows = map[string]map[string]string{
 		"internal/enum":     "the words of its settings",
 		"internal/hostname": "globs over hosts, in the normal form",
 		"internal/keyerr":   "its errors say which key they are about",
+		"proxy/sign":        "it signs the requests of identities that have keys",
 		"robots":            "the default ports of origins",
 	},
 	"proxy/pace": {
