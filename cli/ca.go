@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"robotsproxy/certs"
+	"robotsproxy/cli/engine"
 	"robotsproxy/config"
 )
 
@@ -27,7 +27,7 @@ Its key stays in the data directory.`,
 		if err != nil {
 			return err
 		}
-		ca, err := openCA(cfg)
+		ca, err := engine.OpenCA(cfg)
 		if err != nil {
 			return err
 		}
@@ -39,12 +39,4 @@ Its key stays in the data directory.`,
 		return err
 	})
 	return cmd
-}
-
-func openCA(cfg config.Config) (*certs.CA, error) {
-	folder, err := cfg.DataFolder()
-	if err != nil {
-		return nil, err
-	}
-	return certs.Open(cfg.HTTPS.Options, folder)
 }

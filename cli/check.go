@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"robotsproxy/cli/engine"
 	"robotsproxy/config"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/printable"
@@ -145,11 +146,11 @@ func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *
 		g, err = fileGate(cmd, cfg, flags.robots)
 		return g, func() error { return nil }, err
 	}
-	e, err := openEngine(cmd.Context(), cfg, true, cmd.ErrOrStderr())
+	e, err := engine.Open(cmd.Context(), cfg, true, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.keeper, flags.fresh), nil, e.log, nil); err != nil {
+	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.Keeper(), flags.fresh), nil, e.Log(), nil); err != nil {
 		e.Close()
 		return nil, nil, err
 	}

@@ -1,5 +1,5 @@
 // Package cli is the command line of robotsproxy. Each command has a file of its own,
-// named for it. engine.go opens what serve, run, check and history share.
+// named for it. What they open and start is in package engine.
 package cli
 
 import (

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"robotsproxy/cli/engine"
+	"robotsproxy/cli/environment"
 	"robotsproxy/config"
 )
 
@@ -68,7 +70,7 @@ Python's aiohttp goes straight to the site.`,
 
 // serveVariables are the variables for clients of the proxy that serve runs with cfg, which
 // reach it over TLS if secure is true.
-func serveVariables(cfg config.Config, secure bool) (variables []variable, warnings []string, err error) {
+func serveVariables(cfg config.Config, secure bool) (variables []environment.Variable, warnings []string, err error) {
 	scheme, address := "http", cfg.Listen
 	if secure {
 		scheme, address = "https", cfg.ListenTLS.Address
@@ -80,15 +82,15 @@ func serveVariables(cfg config.Config, secure bool) (variables []variable, warni
 	if strings.HasSuffix(address, ":0") {
 		return nil, nil, errors.New("listen names no port (0 is any free one); name the address of the running proxy with --listen")
 	}
-	ca, err := openCA(cfg)
+	ca, err := engine.OpenCA(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	folder, err := trustFolder(cfg)
+	folder, err := engine.TrustFolder(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	trust, err := shellTrust(ca, folder, os.Getenv)
+	trust, err := environment.WriteShellTrust(ca, folder, os.Getenv)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,26 +103,26 @@ func serveVariables(cfg config.Config, secure bool) (variables []variable, warni
 		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables lack; "+
 			"to add them: robotsproxy env | sed 's|"+scheme+"://|&USER:PASSWORD@|'")
 	}
-	return clientVariables(scheme, address, trust, os.Getenv), warnings, nil
+	return environment.Variables(scheme, address, trust, os.Getenv), warnings, nil
 }
 
 // shells has for each shell a function that writes the line that sets a variable.
-var shells = map[string]func(variable) string{
-	"sh": func(v variable) string {
-		return "export " + v.name + "='" + strings.ReplaceAll(v.value, "'", `'\''`) + "'"
+var shells = map[string]func(environment.Variable) string{
+	"sh": func(v environment.Variable) string {
+		return "export " + v.Name + "='" + strings.ReplaceAll(v.Value, "'", `'\''`) + "'"
 	},
-	"fish": func(v variable) string {
-		return "set -gx " + v.name + " '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v.value) + "'"
+	"fish": func(v environment.Variable) string {
+		return "set -gx " + v.Name + " '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v.Value) + "'"
 	},
-	"powershell": func(v variable) string {
-		return "$env:" + v.name + " = '" + strings.ReplaceAll(v.value, "'", "''") + "'"
+	"powershell": func(v environment.Variable) string {
+		return "$env:" + v.Name + " = '" + strings.ReplaceAll(v.Value, "'", "''") + "'"
 	},
 	// All readers of such files accept values without quotes, even with spaces. Container
 	// engines don't understand quotes at all.
-	"dotenv": func(v variable) string {
-		if v.value == strings.TrimSpace(v.value) && !strings.ContainsAny(v.value, "\"'`$\\#\n") {
-			return v.name + "=" + v.value
+	"dotenv": func(v environment.Variable) string {
+		if v.Value == strings.TrimSpace(v.Value) && !strings.ContainsAny(v.Value, "\"'`$\\#\n") {
+			return v.Name + "=" + v.Value
 		}
-		return v.name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(v.value) + `"`
+		return v.Name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(v.Value) + `"`
 	},
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"robotsproxy/cli/engine"
 	"robotsproxy/config"
 	"robotsproxy/internal/printable"
 	"robotsproxy/robots"
@@ -56,12 +57,12 @@ there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is ba
 }
 
 func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (keeper.History, error) {
-	e, err := openEngine(ctx, cfg, true, stderr)
+	e, err := engine.Open(ctx, cfg, true, stderr)
 	if err != nil {
 		return keeper.History{}, err
 	}
 	defer e.Close()
-	return e.keeper.History(ctx, origin)
+	return e.Keeper().History(ctx, origin)
 }
 
 // printHistory prints each version as a diff against the one before it, and the oldest

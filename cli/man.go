@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"robotsproxy/internal/build"
 )
 
 // manCommand writes the texts of --help as manual pages. It is for packagers.
@@ -20,7 +22,7 @@ func manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("writing the manual: %w", err)
 			}
-			version, _ := buildVersion()
+			version, _ := build.Version()
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Section: "1", Source: "robotsproxy " + version, Manual: "robotsproxy"}

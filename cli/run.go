@@ -2,29 +2,26 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"robotsproxy/certs"
 	"robotsproxy/cli/child"
+	"robotsproxy/cli/engine"
+	"robotsproxy/cli/environment"
 	"robotsproxy/config"
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/seal"
-	"robotsproxy/proxy/seal/cover"
 	"robotsproxy/proxy/sealed"
 	"robotsproxy/proxy/upstream"
 )
@@ -174,22 +171,19 @@ func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 	// Until the end: a signal must not keep the proxy's files from being removed.
 	signals, stop := child.NotifySignals()
 	defer stop()
-	p, err := startPrivateProxy(cmd, cfg)
+	s := newSummary()
+	p, err := engine.OpenPrivate(cmd.Context(), cfg, s.add, cmd.ErrOrStderr())
 	if err != nil {
 		return exit{exitProxy, err}
 	}
 	c := newChild(cmd, command, p)
-	start := c.Start
-	if p.network != nil {
-		start = func() error { return p.network.Start(cmd.Context(), c, p.server) }
-	}
-	code, err := child.Run(c, start, signals)
+	code, err := child.Run(c, func() error { return p.Start(cmd.Context(), c) }, signals)
 	if failure, unsealed := errors.AsType[*seal.Error](err); unsealed {
 		code, err = notSealed(failure)
 	}
 	closeErr := p.Close()
 	if err == nil {
-		p.printSummary(cmd.ErrOrStderr(), cfg)
+		printSummary(cmd.ErrOrStderr(), s, p, cfg)
 	}
 	return exit{code, errors.Join(err, closeErr)}
 }
@@ -204,145 +198,21 @@ func notSealed(failure *seal.Error) (code int, err error) {
 }
 
 // newChild returns the user's command, with an environment that points its clients at p.
-func newChild(cmd *cobra.Command, command []string, p *privateProxy) *exec.Cmd {
+func newChild(cmd *cobra.Command, command []string, p *engine.Private) *exec.Cmd {
 	c := child.Command(command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	c.Env = os.Environ()
-	for _, v := range clientVariables("http", p.address, p.trust, os.Getenv) {
-		c.Env = append(c.Env, v.name+"="+v.value)
+	for _, v := range environment.Variables("http", p.Address, p.Trust, os.Getenv) {
+		c.Env = append(c.Env, v.Name+"="+v.Value)
 	}
 	return c
 }
 
-// A privateProxy is the proxy of one run.
-type privateProxy struct {
-	address string // where the command finds it
-	trust   certs.Trust
-	summary *summary
-
-	engine  *engine
-	server  *proxy.Server
-	served  chan error      // nil in a sealed network
-	network *sealed.Network // nil unless the command is sealed
-}
-
-// startPrivateProxy starts a proxy on a free port, or prepares one that the command alone
-// finds in its sealed network. The files for its clients are in a folder of their own, since
-// they depend on the user's variables, which differ from run to run. Callers must call Close.
-func startPrivateProxy(cmd *cobra.Command, cfg config.Config) (_ *privateProxy, err error) {
-	ca, err := openRunCA(cfg)
-	if err != nil {
-		return nil, err
-	}
-	p := &privateProxy{summary: newSummary()}
-	if p.engine, err = openEngine(cmd.Context(), cfg, true, cmd.ErrOrStderr()); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			p.engine.Close()
-		}
-	}()
-	if err = p.writeTrust(cfg, ca); err != nil {
-		return nil, err
-	}
-	if cfg.Run.Sealed {
-		p.network = sealed.New(sealed.Setup{
-			Options:   cfg.Run,
-			Trust:     cover.Trust{CA: p.trust.CA, Bundle: p.trust.Bundle, Store: p.trust.Cacerts},
-			HasParent: cfg.Upstream.HasParent(),
-			Log:       p.engine.log,
-		})
-		p.address = p.network.ProxyAddress().String()
-		return p, p.openServer(cfg, ca, p.network.Hooks)
-	}
-	if err = p.openServer(cfg, ca, nil); err != nil {
-		return nil, err
-	}
-	return p, p.listen(cfg.Listen)
-}
-
-func (p *privateProxy) listen(address string) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("listening: %w", err)
-	}
-	p.address = listener.Addr().String()
-	p.engine.transport.SetOwnAddresses(listener.Addr())
-	p.served = make(chan error, 1)
-	go func() { p.served <- p.server.Serve(listener) }()
-	return nil
-}
-
-// openRunCA opens the CA of the data directory. If that cannot be written, it makes one
-// that lasts for this run alone.
-func openRunCA(cfg config.Config) (*certs.CA, error) {
-	ca, err := openCA(cfg)
-	if !isUnwritable(err) || cfg.HTTPS.Cert != "" {
-		return ca, err
-	}
-	folder, err := os.MkdirTemp("", "robotsproxy-ca-") // for its owner alone
-	if err != nil {
-		return nil, fmt.Errorf("making a CA for this run: %w", err)
-	}
-	defer os.RemoveAll(folder)
-	return certs.Open(cfg.HTTPS.Options, folder)
-}
-
-// writeTrust writes the files by which the command's clients trust the CA.
-func (p *privateProxy) writeTrust(cfg config.Config, ca *certs.CA) error {
-	folder, err := child.MakeFolder(cfg.HTTPS.TrustDir)
-	if err != nil {
-		return fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
-	}
-	p.engine.onClose(folder.Close)
-	if p.trust, err = ca.WriteTrust(folder.Path, ownTrust(os.Getenv)); err != nil {
-		return err
-	}
-	for _, warning := range p.trust.Warnings {
-		p.engine.log.Warn().Msg(warning)
-	}
-	return nil
-}
-
-func (p *privateProxy) openServer(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options)) error {
-	if p.network == nil && cfg.Clients.Connections == nil {
-		p.engine.log.Warn().Msg("this system does not tell which user a connection belongs to: other users of this machine may use the proxy")
-	}
-	g, server, err := p.engine.openServer(cfg, ca, hooks)
-	if err != nil {
-		return err
-	}
-	g.Watch(p.summary.add)
-	p.server = server
-	return nil
-}
-
-// leftoverGrace is how long Close waits for requests that the command has left behind.
-const leftoverGrace = time.Second
-
-// Close ends the proxy and removes its files.
-func (p *privateProxy) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), leftoverGrace)
-	defer cancel()
-	p.server.Shutdown(ctx) // its error says only that requests were broken off
-	var err error
-	if p.network != nil {
-		err = p.network.Close()
-	} else {
-		err = <-p.served
-	}
-	return errors.Join(err, p.engine.Close())
-}
-
 // printSummary says what the proxy has refused. Callers must have closed it.
-func (p *privateProxy) printSummary(w io.Writer, cfg config.Config) {
-	p.summary.noProxy = cfg.Upstream.Parents.Exempt()
-	p.summary.distrusted = p.server.Distrusted()
-	p.summary.sealable = p.network == nil && seal.Likely()
-	if p.network != nil {
-		report := p.network.Report()
-		p.summary.sealed = &report
-	}
-	p.summary.print(w)
+func printSummary(w io.Writer, s *summary, p *engine.Private, cfg config.Config) {
+	s.noProxy = cfg.Upstream.Parents.Exempt()
+	s.distrusted = p.Distrusted()
+	s.sealed = p.Sealed()
+	s.sealable = s.sealed == nil && seal.Likely()
+	s.print(w)
 }

@@ -1,4 +1,6 @@
-package cli
+// Package environment has the environment variables that point a user's programs at a
+// proxy, and the files that they name. The user's own settings of trust stay in force.
+package environment
 
 import (
 	"crypto/sha256"
@@ -9,22 +11,21 @@ import (
 	"strings"
 
 	"robotsproxy/certs"
-	"robotsproxy/config"
 	"robotsproxy/internal/clientsetup"
 )
 
-// A variable is one of an environment.
-type variable struct{ name, value string }
+// A Variable is one of an environment.
+type Variable struct{ Name, Value string }
 
-// clientVariables point every client that reads variables at the proxy at address, which
+// Variables point every client that reads variables at the proxy at address, which
 // speaks TLS if scheme is https, and have it trust the CA. A variable that can hold several
 // values keeps the user's own. Java can't reach a proxy over TLS. It is pointed there all the
 // same, and fails: it must not go past.
-func clientVariables(scheme, address string, trust certs.Trust, getenv func(string) string) []variable {
-	var all []variable
+func Variables(scheme, address string, trust certs.Trust, getenv func(string) string) []Variable {
+	var all []Variable
 	set := func(value string, names ...string) {
 		for _, name := range names {
-			all = append(all, variable{name, value})
+			all = append(all, Variable{name, value})
 		}
 	}
 	proxy := scheme + "://" + address
@@ -78,18 +79,9 @@ func javaOptions(address string, trust certs.Trust) string {
 	return strings.Join(options, " ")
 }
 
-// trustFolder is the folder of the files by which clients trust the CA.
-func trustFolder(cfg config.Config) (string, error) {
-	data, err := cfg.DataFolder()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(cfg.HTTPS.TrustFolder(data))
-}
-
-// ownTrust is what the user's variables already say about trust. It leaves out another
+// OwnTrust is what the user's variables already say about trust. It leaves out another
 // proxy's ca.pem (ROBOTSPROXY_CA_FILE): the bundle of that proxy has the same CA.
-func ownTrust(getenv func(string) string) certs.Own {
+func OwnTrust(getenv func(string) string) certs.Own {
 	own := certs.Own{Wgetrc: getenv("WGETRC")}
 	for _, name := range slices.Concat(clientsetup.ReplacingRoots, clientsetup.AddingRoots) {
 		file := getenv(name)
@@ -105,12 +97,12 @@ func ownTrust(getenv func(string) string) certs.Own {
 	return own
 }
 
-// shellTrust writes the files by which the programs of the user's shell trust the CA of
+// WriteShellTrust writes the files by which the programs of the user's shell trust the CA of
 // a running proxy. They are in folder, which all clients share, unless the user's own
 // variables name other files: then they are in a folder inside it, named for those
 // files. Variables that an earlier env has set don't count as the user's own.
-func shellTrust(ca *certs.CA, folder string, getenv func(string) string) (certs.Trust, error) {
-	own := ownTrust(getenv)
+func WriteShellTrust(ca *certs.CA, folder string, getenv func(string) string) (certs.Trust, error) {
+	own := OwnTrust(getenv)
 	within := func(file string) bool { return strings.HasPrefix(file, folder+string(filepath.Separator)) }
 	foreign := slices.DeleteFunc(append([]string{own.Wgetrc}, own.Bundles...), func(file string) bool { return file == "" || within(file) })
 	if before := getenv("ROBOTSPROXY_CA_BUNDLE"); len(foreign) > 0 {

@@ -1,4 +1,8 @@
-package cli
+// Package engine opens what a configuration describes, wires it up, reloads it and closes
+// it. [Open] makes an [Engine], which knows what every origin allows. [OpenService] makes a
+// [Service]: the proxy with all its doors, and the admin server. [OpenPrivate] makes a
+// [Private], the proxy of one command.
+package engine
 
 import (
 	"context"
@@ -6,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +19,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/config"
+	"robotsproxy/internal/build"
 	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redisclient"
 	"robotsproxy/proxy"
@@ -26,25 +32,25 @@ import (
 	"robotsproxy/robots/store/sqlitestore"
 )
 
-// An engine is what serve, run, check and history share: all that is needed to know
-// what an origin allows.
-type engine struct {
+// An Engine is what a Service and a Private are built on: all that is needed to know what
+// an origin allows.
+type Engine struct {
 	log       zerolog.Logger
 	logWriter *logging.Writer
 	metrics   *prometheus.Registry
 	transport *upstream.Transport
 	keeper    *keeper.Keeper
 	redis     *redisclient.Client // nil: the configuration names none
-	pacer     *pace.Pacer         // nil before openServer
+	pacer     *pace.Pacer         // nil before openProxy
 
 	closers []func() error // Close calls them in reverse order
 }
 
-// openEngine opens what cfg names. Callers must call Close. If the data directory cannot
-// be written, openEngine returns an error, unless allowReadOnly is true: then the engine
+// Open opens what cfg names. Callers must call Close. If the data directory cannot
+// be written, Open returns an error, unless allowReadOnly is true: then the engine
 // keeps new policies in memory only.
-func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stderr io.Writer) (_ *engine, err error) {
-	e := &engine{metrics: prometheus.NewRegistry()}
+func Open(ctx context.Context, cfg config.Config, allowReadOnly bool, stderr io.Writer) (_ *Engine, err error) {
+	e := &Engine{metrics: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
 			e.Close()
@@ -71,12 +77,18 @@ func openEngine(ctx context.Context, cfg config.Config, allowReadOnly bool, stde
 	return e, nil
 }
 
+// Log is the log that the configuration describes.
+func (e *Engine) Log() zerolog.Logger { return e.log }
+
+// Keeper knows the policies of all origins. It ends with the engine.
+func (e *Engine) Keeper() *keeper.Keeper { return e.keeper }
+
 // onClose has Close call f.
-func (e *engine) onClose(f func() error) { e.closers = append(e.closers, f) }
+func (e *Engine) onClose(f func() error) { e.closers = append(e.closers, f) }
 
 // Close closes everything that was opened, in reverse order. Callers must shut down a
 // proxy that uses the engine before.
-func (e *engine) Close() error {
+func (e *Engine) Close() error {
 	var errs []error
 	for i := len(e.closers) - 1; i >= 0; i-- {
 		errs = append(errs, e.closers[i]())
@@ -84,7 +96,7 @@ func (e *engine) Close() error {
 	return errors.Join(errs...)
 }
 
-func (e *engine) openLog(cfg config.Config, stderr io.Writer) (err error) {
+func (e *Engine) openLog(cfg config.Config, stderr io.Writer) (err error) {
 	if e.log, e.logWriter, err = logging.Open(cfg.Log.Options, stderr); err != nil {
 		return err
 	}
@@ -92,7 +104,7 @@ func (e *engine) openLog(cfg config.Config, stderr io.Writer) (err error) {
 	return nil
 }
 
-func (e *engine) registerMetrics() {
+func (e *Engine) registerMetrics() {
 	e.metrics.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -104,9 +116,21 @@ func (e *engine) registerMetrics() {
 	)
 }
 
+// newBuildInfo is a metric that is always 1; its labels say which build runs.
+func newBuildInfo() prometheus.Collector {
+	version, commit := build.Version()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "robotsproxy_build_info",
+		Help:        "What runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	return info
+}
+
 // openRedis opens the client through which the store and the pacer use one Redis server,
 // if the configuration names one.
-func (e *engine) openRedis(cfg config.Config) (err error) {
+func (e *Engine) openRedis(cfg config.Config) (err error) {
 	if cfg.Cache.Kind != store.Redis {
 		return nil
 	}
@@ -118,7 +142,7 @@ func (e *engine) openRedis(cfg config.Config) (err error) {
 }
 
 // openStore opens the store of policies that cfg names.
-func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (policies store.Store, err error) {
+func (e *Engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (policies store.Store, err error) {
 	inMemory := cfg.Cache.Memory / 2 // the garbage collector lets the heap grow to twice what is in use
 	switch cfg.Cache.Kind {
 	case store.SQLite:
@@ -139,7 +163,7 @@ func (e *engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly
 
 // openSQLite opens the policies in the data directory. If that cannot be written,
 // allowReadOnly says whether to go on with a memory of so many bytes.
-func (e *engine) openSQLite(ctx context.Context, cfg config.Config, inMemory int64, allowReadOnly bool) (store.Store, error) {
+func (e *Engine) openSQLite(ctx context.Context, cfg config.Config, inMemory int64, allowReadOnly bool) (store.Store, error) {
 	folder, err := cfg.DataFolder()
 	if err != nil {
 		return nil, err
@@ -162,8 +186,8 @@ func isUnwritable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
-func (e *engine) openKeeper(cfg config.Config, policies store.Store) (err error) {
-	version, _ := buildVersion()
+func (e *Engine) openKeeper(cfg config.Config, policies store.Store) (err error) {
+	version, _ := build.Version()
 	e.keeper, err = keeper.New(keeper.Setup{
 		Options:   cfg.Robots.Options,
 		Memory:    cfg.Cache.Memory,
@@ -180,9 +204,9 @@ func (e *engine) openKeeper(cfg config.Config, policies store.Store) (err error)
 	return nil
 }
 
-// openServer makes the proxy that cfg describes, with hooks for the transparent door, and
+// openProxy makes the proxy that cfg describes, with hooks for the transparent door, and
 // logs cfg's warnings. Callers must shut the proxy down before they close the engine.
-func (e *engine) openServer(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options)) (*gate.Gate, *proxy.Server, error) {
+func (e *Engine) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options)) (*gate.Gate, *proxy.Server, error) {
 	for _, warning := range cfg.Warnings() {
 		e.log.Warn().Msg(warning.Error())
 	}
