@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"os"
 	"os/signal"
 	"syscall"
@@ -48,8 +47,6 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 	defer signal.Stop(hangups)
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-
 	s, err := engine.OpenService(ctx, cfg, load, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -65,5 +62,5 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 			}
 		}
 	}()
-	return s.Serve(ctx)
+	return s.Serve(ctx, stop) // after stop, a second signal ends the process at once
 }

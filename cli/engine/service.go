@@ -168,14 +168,15 @@ func (s *Service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 	return err
 }
 
-// Serve serves until ctx ends or one of the servers fails, and then shuts all of them down.
-// Requests in flight have up to shutdown_grace to end. Serve returns the error of the
-// server that failed.
-func (s *Service) Serve(ctx context.Context) error {
+// Serve serves until ctx ends or one of the servers fails. Then it calls stopping and shuts
+// all of them down: requests in flight have up to shutdown_grace to end. It returns the error
+// of the server that failed.
+func (s *Service) Serve(ctx context.Context, stopping func()) error {
 	servers, ctx := errgroup.WithContext(ctx)
 	s.start(servers)
 	s.logServing()
 	<-ctx.Done()
+	stopping()
 	s.shutDown()
 	return servers.Wait()
 }
