@@ -1,11 +1,13 @@
 package fetch
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"robotsproxy/robots"
@@ -85,7 +87,10 @@ func TestCDNOfTheOrigin(t *testing.T) {
 	}
 }
 
-// signatures are the calls of a Signer, which signs with a header that says what it knew.
+// form is the form of signature that a CDN wants.
+func form(cdn string) string { return cmp.Or(cdn, "dictionary") }
+
+// signatures are the calls of a Signer that signs with headers that say what it knew.
 type signatures struct {
 	mu    sync.Mutex
 	calls []string
@@ -95,6 +100,7 @@ func (s *signatures) sign(header http.Header, target robots.Target, cdn string) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, strings.TrimSpace(target.String()+" "+cdn))
+	header.Set("Signature-Input", form(cdn))
 	header.Set("Signed", fmt.Sprint(target.Path, " of ", header.Get("User-Agent"), " ", header.Get("From")))
 }
 
@@ -158,5 +164,100 @@ func TestEachRequestIsSigned(t *testing.T) {
 		if want := path + " of ExampleBot/1.0 bot@example.org"; got[i] != want {
 			t.Errorf("request %d is signed %q, want %q", i, got[i], want)
 		}
+	}
+}
+
+// A request that was signed for another network than the site's is made once more, before
+// anything else is tried, if the site turns it away. No other request is.
+func TestWrongFormOfSignatureIsMended(t *testing.T) {
+	const operators, clients = "ExampleBot/1.0", "ClientBot/1.0"
+	verifies := func(server string) http.HandlerFunc {
+		cdn := ""
+		if server == Cloudflare {
+			cdn = server
+		}
+		return func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Signature-Input"); got != form(cdn) {
+				w.WriteHeader(403)
+			}
+			fmt.Fprint(w, someRules)
+		}
+	}
+	refuses := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	}
+	var s signatures
+	unsigned := func(http.Header, robots.Target, string) {} // as an identity does not sign over plain http
+	for _, test := range []struct {
+		name    string
+		server  string
+		answers http.HandlerFunc
+		request Request // without Origin and UserAgent
+		want    string  // the form of each request and its User-Agent, where it is not the operator's
+		status  int
+	}{
+		{"the network is new", Cloudflare, verifies(Cloudflare), Request{Sign: s.sign}, "dictionary, cloudflare", 200},
+		{"the network is known", Cloudflare, verifies(Cloudflare), Request{Sign: s.sign, CDN: Cloudflare}, "cloudflare", 200},
+		{"the site has left the network", "nginx", verifies("nginx"), Request{Sign: s.sign, CDN: Cloudflare}, "cloudflare, dictionary", 200},
+		{"the site has no network", "nginx", verifies("nginx"), Request{Sign: s.sign}, "dictionary", 200},
+		{"it is not turned away", Cloudflare, verifies(""), Request{Sign: s.sign}, "dictionary", 200},
+		{"it is turned away all the same", Cloudflare, refuses(401), Request{Sign: s.sign},
+			"dictionary, cloudflare, cloudflare robotsproxy/1.0", 401},
+		{"all are turned away, and a text is known", Cloudflare, refuses(429), Request{Sign: s.sign, HasText: true, KnownAgent: clients},
+			"dictionary, cloudflare, cloudflare ClientBot/1.0", 429},
+		{"it is turned away, and the network is known", Cloudflare, refuses(403), Request{Sign: s.sign, CDN: Cloudflare},
+			"cloudflare, cloudflare robotsproxy/1.0", 403},
+		{"it is turned away without a network", "nginx", refuses(403), Request{Sign: s.sign}, "dictionary, dictionary robotsproxy/1.0", 403},
+		{"there is no file", Cloudflare, refuses(404), Request{Sign: s.sign}, "dictionary", 404},
+		{"the file is gone", Cloudflare, refuses(410), Request{Sign: s.sign}, "dictionary", 410},
+		{"the site fails", Cloudflare, refuses(503), Request{Sign: s.sign}, "dictionary", 503},
+		{"no identity signs", Cloudflare, refuses(403), Request{}, "unsigned, unsigned robotsproxy/1.0", 403},
+		{"the identity does not sign this", Cloudflare, refuses(403), Request{Sign: unsigned}, "unsigned, unsigned robotsproxy/1.0", 403},
+	} {
+		var (
+			mu    sync.Mutex
+			asked []string
+		)
+		origin := serveBy(t, test.server, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			ask := cmp.Or(r.Header.Get("Signature-Input"), "unsigned")
+			if r.UserAgent() != operators {
+				ask += " " + r.UserAgent()
+			}
+			asked = append(asked, ask)
+			test.answers(w, r)
+		})
+		req := test.request
+		req.Origin, req.UserAgent = originOf(t, origin), operators
+		got, err := newFetcher(Defaults()).Fetch(t.Context(), req)
+		if err != nil || got.Status != test.status {
+			t.Errorf("%s: got %+v, %v", test.name, got, err)
+		}
+		if asked := strings.Join(asked, ", "); asked != test.want {
+			t.Errorf("%s: asked %s, want %s", test.name, asked, test.want)
+		}
+	}
+}
+
+// What counts is the network of the origin that turns the request away, wherever a redirect
+// has led.
+func TestWrongFormOfSignatureIsMendedBehindARedirect(t *testing.T) {
+	var asked atomic.Int64
+	behind := serveBy(t, "cloudflare", func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Header.Get("Signature-Input") != Cloudflare {
+			w.WriteHeader(403)
+		}
+		fmt.Fprint(w, someRules)
+	})
+	before := serveBy(t, "nginx", func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.Redirect(w, r, behind+"/robots.txt", http.StatusMovedPermanently)
+	})
+	var s signatures
+	got, err := newFetcher(Defaults()).Fetch(t.Context(), Request{Origin: originOf(t, before), Sign: s.sign})
+	if err != nil || got.Status != 200 || got.CDN != "" || asked.Load() != 4 {
+		t.Errorf("%d requests brought %+v, %v", asked.Load(), got, err)
 	}
 }

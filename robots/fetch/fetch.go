@@ -133,17 +133,24 @@ type visit struct {
 	asked       []string      // the User-Agents that have asked for robots.txt
 	discardTime time.Duration // left for reading bodies that nobody needs
 
-	cdns map[robots.Origin]string // the networks that origins are known to be behind
+	cdns      map[robots.Origin]string // the networks that origins are known to be behind
+	missigned bool                     // the last request was signed for another network than that of its answer
 }
 
 // askInTurn asks for robots.txt with the User-Agent that the operator wrote. If the site
-// turns that away, askInTurn asks with the one that brought the known text. If the site
+// turns away a signature for another network than its own, askInTurn asks so once more, now
+// that the network is known: each may want another form of signature. If the site still
+// turns that User-Agent away, askInTurn asks with the one that brought the known text. If the site
 // turns that away too, it asks with the program's own and then with the client's, since the
 // site may have rules for bots that it knows. Of what these two bring only a text counts: no
 // client can free a site for everybody, or bar it, by its User-Agent or by the identity that
 // it chooses. The two are not tried if the known text stays in force.
 func (v *visit) askInTurn() (Result, error) {
-	got, err := v.ask(cmp.Or(v.req.UserAgent, v.UserAgent))
+	first := cmp.Or(v.req.UserAgent, v.UserAgent)
+	got, err := v.ask(first)
+	if turnedAway(got, err) && v.missigned {
+		got, err = v.ask(first)
+	}
 	if known := cmp.Or(v.req.KnownAgent, v.UserAgent); v.req.HasText && turnedAway(got, err) && v.mayTry(known) {
 		got, err = v.ask(known)
 	}
@@ -284,23 +291,32 @@ func (v *visit) get(address string) (*http.Response, error) {
 	if v.req.From != "" {
 		req.Header.Set("From", v.req.From)
 	}
-	// A redirect may lead to an address that has no single reading. That is asked unsigned.
-	target, parseErr := robots.ParseTarget(address)
-	if v.req.Sign != nil && parseErr == nil {
-		v.req.Sign(req.Header, target, v.cdns[target.Origin])
-	}
-	resp, err := v.Transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if parseErr == nil {
-		v.cdns[target.Origin] = cdnOf(resp.Header)
-	}
-	if headerSize(resp.Header) > maxHeader {
+	resp, err := v.send(req)
+	if err == nil && headerSize(resp.Header) > maxHeader {
 		resp.Body.Close()
 		return nil, fmt.Errorf("its header has more than %d octets", maxHeader)
 	}
-	return resp, nil
+	return resp, err
+}
+
+// send signs and sends a request, and takes note of the network by which the answer comes.
+func (v *visit) send(req *http.Request) (*http.Response, error) {
+	v.missigned = false
+	target, err := robots.ParseTarget(req.URL.String())
+	if err != nil {
+		return v.Transport.RoundTrip(req) // a redirect leads to what has no single reading to be signed
+	}
+	known := v.cdns[target.Origin]
+	if v.req.Sign != nil {
+		v.req.Sign(req.Header, target, known)
+	}
+	resp, err := v.Transport.RoundTrip(req)
+	if err == nil {
+		told := cdnOf(resp.Header)
+		v.missigned = told != known && req.Header.Get("Signature-Input") != ""
+		v.cdns[target.Origin] = told
+	}
+	return resp, err
 }
 
 // maxHeader is more octets than the header of any robots.txt needs.
