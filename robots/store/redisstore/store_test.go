@@ -188,6 +188,23 @@ func TestTextIsGone(t *testing.T) {
 	storetest.Expect(t, s, rec)
 }
 
+// Records of before the network was kept are read, and their origins have none that is known.
+func TestRecordWithoutANetwork(t *testing.T) {
+	server := redistest.Start(t)
+	s, rdb := open(server, nil), server.Inspect()
+	rec := storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon)
+	rec.UserAgent, rec.CDN = "ExampleBot/2.0", "cloudflare"
+	storetest.Put(t, s, rec)
+	if n, err := rdb.HDel(t.Context(), policyKey+rec.Origin, "cdn").Result(); n != 1 || err != nil {
+		t.Fatalf("%d fields deleted, %v", n, err)
+	}
+	want := rec
+	want.CDN = ""
+	storetest.Expect(t, s, want)
+	storetest.Put(t, s, rec)
+	storetest.Expect(t, s, rec)
+}
+
 // To a machine whose clock is a little behind, what another has just fetched is
 // not of the future; nor does it hold for longer.
 func TestClocksApart(t *testing.T) {

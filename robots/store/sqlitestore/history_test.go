@@ -144,6 +144,40 @@ func TestOldSchemaIsMigrated(t *testing.T) {
 	}
 }
 
+// A file of the schema before the present one keeps all that it has, and no network is known
+// of its origins.
+func TestLastSchemaIsMigrated(t *testing.T) {
+	last, err := os.ReadFile(filepath.Join("testdata", "schema3.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(last)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := storetest.TextRecord("https://one.example", "User-agent: *\nDisallow: /new/\n", storetest.Noon)
+	one.UserAgent = "ExampleBot/2.0"
+	down := storetest.FailingRecord(store.Record{Origin: "https://down.example"}, storetest.Noon)
+	readOnly := OpenReadOnly(t.Context(), dir, store.NewMemory(0)) // which cannot migrate it, and so knows nothing
+	defer readOnly.Close()
+	if rec, ok, err := readOnly.Get(t.Context(), one.Origin); ok || err != nil {
+		t.Errorf("read-only: got %+v, %v", rec, err)
+	}
+	s := open(t, dir)
+	storetest.Expect(t, s, one)
+	storetest.Expect(t, s, down)
+	storetest.ExpectVersions(t, s, one.Origin, storetest.VersionOf(one, storetest.Noon))
+	one.CDN, down.CDN = "cloudflare", "cloudflare"
+	storetest.Put(t, s, one, down)
+	s.Close()
+	s = open(t, dir)
+	storetest.Expect(t, s, one)
+	storetest.Expect(t, s, down)
+	if aside := setAsideIn(t, dir); len(aside) > 0 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
 func count(t testing.TB, s *Store, table string) (n int) {
 	t.Helper()
 	if err := s.db.Load().QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {

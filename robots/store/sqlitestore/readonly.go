@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,11 +44,22 @@ func connectReadOnly(ctx context.Context, path string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := look(ctx, db); err != nil {
+	if err := lookReadOnly(ctx, db); err != nil {
 		db.Close()
 		return nil, err
 	}
 	return newDatabase(db, path)
+}
+
+// lookReadOnly is look for a file that has not been migrated, and cannot be.
+func lookReadOnly(ctx context.Context, db *sql.DB) error {
+	switch version, err := schemaVersion(ctx, db); {
+	case err != nil:
+		return err
+	case version < len(migrations):
+		return fmt.Errorf("its schema is version %d, and this program reads version %d", version, len(migrations))
+	}
+	return look(ctx, db)
 }
 
 func (r *readOnly) Get(ctx context.Context, origin string) (store.Record, bool, error) {
