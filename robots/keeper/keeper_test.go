@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -519,6 +520,50 @@ func TestRateLimitingDoesNotFreeASite(t *testing.T) {
 			w.expect(policy.Rules, 1, true)
 		})
 	}
+}
+
+// Fetches are signed with the network by which the origin last answered. It is kept beyond the
+// process, and when the origin does not answer.
+func TestFetchesAreSignedForTheNetworkOfTheOrigin(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var signed []string
+		by := Sender{Sign: func(header http.Header, target robots.Target, cdn string) {
+			signed = append(signed, target.String()+" "+cdn)
+		}}
+		expect := func(outcome policy.Outcome, knew, knows string) {
+			t.Helper()
+			p, err := w.keeper.Fresh(t.Context(), exampleOrg, by)
+			if err != nil || p.Outcome != outcome || p.CDN != knows {
+				t.Errorf("got %+v, %v, want %s by %q", p, err, outcome, knows)
+			}
+			if want := []string{"https://example.org/robots.txt " + knew}; !slices.Equal(signed, want) {
+				t.Errorf("signed %q, want %q", signed, want)
+			}
+			signed = nil
+		}
+		transport := &crashing{site: w.site}
+		w.setup.Transport = transport
+		w.start()
+		w.site.header = http.Header{"Server": {"cloudflare"}}
+		expect(policy.Rules, "", "cloudflare")
+		w.stop()
+		w.start()
+		w.site.answers(0, "")
+		expect(policy.Rules, "cloudflare", "cloudflare")
+		transport.asked = true
+		expect(policy.Rules, "cloudflare", "cloudflare")
+		transport.asked = false
+		w.site.answers(404, "")
+		expect(policy.Unavailable, "cloudflare", "cloudflare")
+		w.site.header = nil
+		w.site.answers(503, "")
+		expect(policy.Unavailable, "cloudflare", "")
+		w.site.header = http.Header{"Cf-Ray": {"230b030023ae2822-SJC"}}
+		expect(policy.Unavailable, "", "cloudflare")
+		if known, err := w.keeper.Policies(t.Context(), "", "", 1); err != nil || len(known) != 1 || known[0].CDN != "cloudflare" {
+			t.Errorf("listed %+v, %v", known, err)
+		}
+	})
 }
 
 // crashing answers, or panics, when it is asked or when its text is read.

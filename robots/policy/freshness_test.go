@@ -143,7 +143,11 @@ func TestAssess(t *testing.T) {
 			if test.opts.MaxTTL == 0 {
 				test.opts = Defaults()
 			}
+			test.rec.CDN = fetch.Cloudflare
 			a := test.opts.Assess(test.rec, test.now)
+			if a.Policy.CDN != fetch.Cloudflare {
+				t.Errorf("the network is %q", a.Policy.CDN)
+			}
 			if got := (want{a.Policy.Outcome, a.Policy.AllowAll, a.Need}); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
@@ -170,15 +174,16 @@ func TestUpdate(t *testing.T) {
 	opts := Defaults()
 	base := failing(answered(200), after(hour), after(2*hour))
 
-	got := opts.Update(base, fetch.Result{Meaning: fetch.MeansNoFile, Status: 404, Lifetime: hour}, after(3*hour+123456), 0)
-	want := store.Record{Origin: base.Origin, Status: 404, FetchedAt: after(3 * hour), ExpiresAt: after(4 * hour)}
+	got := opts.Update(base, fetch.Result{Meaning: fetch.MeansNoFile, Status: 404, Lifetime: hour, CDN: fetch.Cloudflare}, after(3*hour+123456), 0)
+	want := store.Record{Origin: base.Origin, Status: 404, FetchedAt: after(3 * hour), ExpiresAt: after(4 * hour), CDN: fetch.Cloudflare}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("an answer ends the failures:\ngot  %+v\nwant %+v", got, want)
 	}
 
-	got = opts.Update(base, fetch.Result{Meaning: fetch.MeansUnreachable, Status: 500, Cause: "500 Internal Server Error"}, after(3*hour), 0)
+	got = opts.Update(base, fetch.Result{Meaning: fetch.MeansUnreachable, Status: 500, Cause: "500 Internal Server Error", CDN: fetch.Cloudflare}, after(3*hour), 0)
 	want = base
 	want.Failures, want.FailedStatus, want.Cause, want.NextTry = 4, 500, "500 Internal Server Error", after(3*hour+2*minute)
+	want.CDN = fetch.Cloudflare
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("one more failure:\ngot  %+v\nwant %+v", got, want)
 	}
