@@ -43,6 +43,7 @@ type Config struct {
 	AdminListen     string            `yaml:"admin_listen"` // "" means no admin server
 	ListenSOCKS     string            `yaml:"listen_socks"` // "" means no SOCKS door
 	ListenTLS       ListenTLS         `yaml:"listen_tls"`
+	DirectoryListen string            `yaml:"directory_listen"` // "" means that only the admin server has the key directory
 	AdminToken      admin.Token       `yaml:"admin_token"`
 	DataDir         string            `yaml:"data_dir,path"`
 	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
@@ -260,6 +261,7 @@ func (c Config) validateListeners() error {
 		{key: "listen_socks", address: c.ListenSOCKS},
 		{key: "listen_tls.address", address: c.ListenTLS.Address},
 		{key: "transparent", address: c.Transparent},
+		{key: "directory_listen", address: c.DirectoryListen},
 	} {
 		if l.address == "" && l.key != "listen" {
 			continue

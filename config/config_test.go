@@ -199,6 +199,8 @@ func TestErrors(t *testing.T) {
 		{"listen: http://127.0.0.1:80", []string{`FILE:1:9: listen: "http://127.0.0.1:80" is no address`}},
 		{"listen_socks: '1080'", []string{`FILE:1:15: listen_socks: "1080" is no address`}},
 		{"listen_socks: 127.0.0.1:8080", []string{`FILE:1:15: listen_socks: 127.0.0.1:8080 has the same port as listen 127.0.0.1:8080`}},
+		{"directory_listen: 127.0.0.1", []string{`FILE:1:19: directory_listen: "127.0.0.1" is no address`}},
+		{"directory_listen: :9090", []string{`FILE:1:19: directory_listen: :9090 has the same port as admin_listen 127.0.0.1:9090`}},
 		{"listen_socks: :1080\nlisten_tls: {address: '127.0.0.1:1080', cert: none.pem, key: none.pem}", []string{
 			"FILE:2:23: listen_tls.address: 127.0.0.1:1080 has the same port as listen_socks", "FILE:2:47: listen_tls.cert: read the proxy's own certificate: open "}},
 		{"listen_tls: {address: :8443}", []string{"FILE:1:1: listen_tls.cert: there is no certificate"}},

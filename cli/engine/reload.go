@@ -42,6 +42,9 @@ func (s *Service) apply() error {
 	if err := s.gate.SetSettings(cfg.GateSettings()); err != nil {
 		return err
 	}
+	if err := s.publishKeys(); err != nil {
+		return err
+	}
 	if err := s.proxy.SetAccess(cfg.Clients, cfg.HTTPS.Tunnels); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,9 +22,11 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/sign/directory"
 )
 
-// A Service is the proxy and the admin server, each listening, for all who may use them.
+// A Service is the proxy, the admin server and the key directories, each listening, for all
+// who may use them.
 type Service struct {
 	engine *Engine
 	gate   *gate.Gate
@@ -31,6 +34,9 @@ type Service struct {
 	doors  []door       // that of listen first
 	admin  *adminServer // nil if admin_listen is empty
 	ready  atomic.Bool
+
+	keys      *directory.Directory
+	directory *directoryServer // serves keys; nil if directory_listen is empty
 
 	openFiles int64 // how many files this process may have open
 
@@ -70,6 +76,10 @@ func OpenService(ctx context.Context, cfg config.Config, load func() (config.Con
 	if s.gate, s.proxy, err = s.engine.openProxy(cfg, ca, nil); err != nil {
 		return nil, err
 	}
+	s.keys = directory.New(time.Now)
+	if err = s.publishKeys(); err != nil {
+		return nil, err
+	}
 	own, ownWarnings, err := cfg.ListenTLS.Load()
 	if err != nil {
 		return nil, fmt.Errorf("listen_tls: %w", err)
@@ -81,11 +91,23 @@ func OpenService(ctx context.Context, cfg config.Config, load func() (config.Con
 	if err = s.listen(cfg); err != nil {
 		return nil, err
 	}
-	if err = s.openAdmin(cfg, ca); err != nil {
+	if s.directory, err = openDirectory(cfg, s.engine.log, s.keys); err != nil {
 		s.closeDoors()
 		return nil, err
 	}
+	if err = s.openAdmin(cfg, ca); err != nil {
+		s.closeDoors()
+		if s.directory != nil {
+			s.directory.listener.Close()
+		}
+		return nil, err
+	}
 	return s, nil
+}
+
+// publishKeys has the directories publish the keys of the gate's identities.
+func (s *Service) publishKeys() error {
+	return s.keys.SetAgents(directory.AgentsOf(s.gate.Identities()))
 }
 
 // listen opens the doors that cfg names.
@@ -157,13 +179,14 @@ func (s *Service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 		return nil
 	}
 	s.admin, err = openAdmin(cfg, s.engine.log, admin.Setup{
-		Proxy:   s.doors[0].Addr(),
-		Gate:    s.gate,
-		Origins: s.engine.keeper,
-		CA:      ca.PEM(),
-		Metrics: s.engine.metrics,
-		Ready:   s.ready.Load,
-		Reload:  s.Reload,
+		Proxy:     s.doors[0].Addr(),
+		Gate:      s.gate,
+		Origins:   s.engine.keeper,
+		CA:        ca.PEM(),
+		Directory: s.keys,
+		Metrics:   s.engine.metrics,
+		Ready:     s.ready.Load,
+		Reload:    s.Reload,
 	})
 	return err
 }
@@ -194,6 +217,9 @@ func (s *Service) start(servers *errgroup.Group) {
 		own = append(own, s.admin.listener.Addr())
 		servers.Go(s.admin.serve)
 	}
+	if s.directory != nil {
+		servers.Go(s.directory.serve)
+	}
 	s.engine.transport.SetOwnAddresses(own...)
 	for _, d := range s.doors {
 		servers.Go(func() error { return d.serve(d.Listener) })
@@ -212,10 +238,14 @@ func (s *Service) logServing() {
 	if s.admin != nil {
 		line.Stringer("admin_listen", s.admin.listener.Addr())
 	}
+	if s.directory != nil {
+		line.Stringer("directory_listen", s.directory.listener.Addr())
+	}
 	line.Msg("serving")
 }
 
-// shutDown ends both servers. Requests in flight have up to shutdown_grace to end.
+// shutDown ends all servers. Requests in flight have up to shutdown_grace to end. The key
+// directories come last: sites look up the keys of the requests that are still under way.
 func (s *Service) shutDown() {
 	s.ready.Store(false)
 	grace := s.shutdownGrace()
@@ -227,6 +257,9 @@ func (s *Service) shutDown() {
 	}
 	if s.admin != nil {
 		s.admin.close()
+	}
+	if s.directory != nil {
+		s.directory.close()
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package admin serves what operators need: health, metrics, the CA certificate, the JSON API
-// and the dashboard.
+// Package admin serves what operators need: health, metrics, the CA certificate, the key
+// directory, the JSON API and the dashboard.
 //
 // [New] makes its one handler. The API and the dashboard require the token, if there is one.
 // The dashboard is a page without a framework, and knows only what the API tells it.
@@ -17,6 +17,7 @@ import (
 
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/sign"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
@@ -34,7 +35,9 @@ type Setup struct {
 	Gate    *gate.Gate
 	Origins Origins
 	CA      []byte // the CA certificate in PEM
-	Metrics prometheus.Gatherer
+	// Directory serves the keys by which sites verify what identities sign.
+	Directory http.Handler
+	Metrics   prometheus.Gatherer
 	// Ready reports whether the proxy serves. It does not while it starts or drains.
 	Ready func() bool
 	// Reload reads the configuration again. If it returns an error, the old one stays in
@@ -88,6 +91,7 @@ func New(s Setup) *Admin {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		w.Write(s.CA)
 	})
+	mux.HandleFunc(sign.DirectoryPath, func(w http.ResponseWriter, r *http.Request) { s.Directory.ServeHTTP(w, r) })
 	mux.Handle("/api/v1/", a.guard(a.api()))
 	mux.Handle("GET /{$}", a.guard(http.HandlerFunc(a.page)))
 	mux.Handle("GET /dashboard/{file}", a.guard(http.HandlerFunc(a.pageFile)))

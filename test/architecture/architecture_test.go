@@ -79,6 +79,7 @@ var arrows = map[string]map[string]string{
 		"proxy/admin/ledger": "it shows what was decided lately",
 		"proxy/gate":         "it shows verdicts and decisions",
 		"proxy/identity":     "it shows identities",
+		"proxy/sign":         "the path of the key directory",
 		"robots":             "it parses origins and targets, and shows rules",
 		"robots/keeper":      "it shows the history of policies",
 		"robots/policy":      "it shows policies",
@@ -162,8 +163,9 @@ var arrows = map[string]map[string]string{
 		"robots":          "targets and origins, in their normal form",
 	},
 	"proxy/sign/directory": {
-		"proxy/sign": "it publishes keys",
-		"robots":     "the origins of agents",
+		"proxy/identity": "who signs, with which keys and for which agent",
+		"proxy/sign":     "it publishes keys",
+		"robots":         "the origins of agents",
 	},
 	"proxy/upstream": {
 		"internal/coalesce":   "HTTP/2 to origins is sent in few pieces",
@@ -267,7 +269,7 @@ var leaves = []string{
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
-var testOnly = []string{"internal/conformancetest", "internal/logtest", "internal/redistest", "robots/store/storetest"}
+var testOnly = []string{"internal/conformancetest", "internal/logtest", "internal/redistest", "internal/signtest", "robots/store/storetest"}
 
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{

@@ -7,6 +7,7 @@ package directory
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots"
 )
@@ -39,28 +41,32 @@ type Agent struct {
 	Keys   []*sign.Key
 }
 
-// Agents collects the keys of each origin.
-type Agents []Agent
-
-// Add adds keys to those of an origin. A key that the origin has already is not added again.
-func (a *Agents) Add(origin robots.Origin, keys ...*sign.Key) {
-	i := slices.IndexFunc(*a, func(agent Agent) bool { return agent.Origin == origin })
-	if i < 0 {
-		i = len(*a)
-		*a = append(*a, Agent{Origin: origin})
-	}
-	agent := &(*a)[i]
-	for _, key := range keys {
-		at, known := slices.BinarySearchFunc(agent.Keys, key.ID(), func(k *sign.Key, id string) int { return strings.Compare(k.ID(), id) })
-		if !known {
-			agent.Keys = slices.Insert(agent.Keys, at, key)
+// AgentsOf returns the agents that loaded identities name, in their order. Identities may
+// share an agent: it then has the keys of all. The keys are in the order of their
+// thumbprints, each once, so that proxies with the same keys publish the same body, and the
+// signatures of one hold for the body of another.
+func AgentsOf(identities iter.Seq2[string, *identity.Identity]) []Agent {
+	var agents []Agent
+	for _, id := range identities {
+		if len(id.Keys()) == 0 {
+			continue
 		}
+		i := slices.IndexFunc(agents, func(a Agent) bool { return a.Origin == id.Agent() })
+		if i < 0 {
+			i = len(agents)
+			agents = append(agents, Agent{Origin: id.Agent()})
+		}
+		agents[i].Keys = append(agents[i].Keys, id.Keys()...)
 	}
+	for i, a := range agents {
+		slices.SortFunc(a.Keys, func(a, b *sign.Key) int { return strings.Compare(a.ID(), b.ID()) })
+		agents[i].Keys = slices.CompactFunc(a.Keys, func(a, b *sign.Key) bool { return a.ID() == b.ID() })
+	}
+	return agents
 }
 
 // Sign returns the agent's directory. Its signatures hold from a few seconds before now, for
-// clocks that differ, until now and so long. Directories of the same keys have the same body,
-// whatever order the keys were added in.
+// clocks that differ, until hold after now.
 func (a Agent) Sign(now time.Time, hold time.Duration) (sign.Directory, error) {
 	return sign.SignDirectory(a.Keys, a.Origin, now.Add(-clockSkew), now.Add(hold))
 }
@@ -87,7 +93,7 @@ type signedAgent struct {
 func New(now func() time.Time) *Directory { return &Directory{now: now} }
 
 // SetAgents replaces the agents. If it returns an error, the old ones stay.
-func (d *Directory) SetAgents(agents Agents) error {
+func (d *Directory) SetAgents(agents []Agent) error {
 	now := d.now()
 	var signed []*signedAgent
 	for _, a := range agents {

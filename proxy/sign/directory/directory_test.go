@@ -3,23 +3,25 @@ package directory
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/dunglas/httpsfv"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"robotsproxy/internal/signtest"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots"
 )
@@ -55,10 +57,10 @@ func serving(t *testing.T, now func() time.Time, keys map[string][]*sign.Key) *D
 	return d
 }
 
-func agents(t *testing.T, keys map[string][]*sign.Key) (all Agents) {
+func agents(t *testing.T, keys map[string][]*sign.Key) (all []Agent) {
 	t.Helper()
 	for at, of := range keys {
-		all.Add(origin(t, at), of...)
+		all = append(all, Agent{origin(t, at), of})
 	}
 	return all
 }
@@ -72,79 +74,14 @@ func ask(d http.Handler, method, host, path string) *http.Response {
 	return w.Result()
 }
 
-// verify returns the thumbprints of the keys that a response publishes, each of which must
-// sign it for an authority at a time.
-func verify(t *testing.T, resp *http.Response, authority string, now time.Time) (ids []string) {
+// verify returns the thumbprints of the keys that a response publishes for an authority.
+func verify(t *testing.T, resp *http.Response, authority string, now time.Time) []string {
 	t.Helper()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s, %v:\n%s", resp.Status, err, body)
-	}
-	if got := resp.Header["Content-Type"]; !slices.Equal(got, []string{"application/http-message-signatures-directory+json"}) {
-		t.Errorf("the type is %q", got)
-	}
-	sum := sha256.Sum256(body)
-	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
-	if got := resp.Header.Get("Content-Digest"); got != digest {
-		t.Errorf("Content-Digest is %s, and the body's is %s", got, digest)
-	}
-	inputs, err := httpsfv.UnmarshalDictionary(resp.Header["Signature-Input"])
+	ids, err := signtest.Directory(resp, authority, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signatures, err := httpsfv.UnmarshalDictionary(resp.Header["Signature"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed := map[string]bool{}
-	public := publicKeys(t, body)
-	for _, label := range inputs.Names() {
-		member, _ := inputs.Get(label)
-		list := member.(httpsfv.InnerList)
-		params, err := httpsfv.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, _ := list.Params.Get("keyid")
-		created, _ := list.Params.Get("created")
-		expires, _ := list.Params.Get("expires")
-		if created.(int64) >= now.Unix() || expires.(int64) <= now.Add(maxAge).Unix() {
-			t.Errorf("the signature of %s holds from %d to %d, and it is %d", id, created, expires, now.Unix())
-		}
-		base := "\"@authority\";req: " + authority + "\n\"content-digest\": " + digest + "\n\"@signature-params\": " + params
-		signature, _ := signatures.Get(label)
-		if !ed25519.Verify(public[id.(string)], []byte(base), signature.(httpsfv.Item).Value.([]byte)) {
-			t.Errorf("%s does not sign this:\n%s", id, base)
-		}
-		signed[id.(string)] = true
-	}
-	for id := range public {
-		ids = append(ids, id)
-		if !signed[id] {
-			t.Errorf("%s does not sign", id)
-		}
-	}
-	slices.Sort(ids)
 	return ids
-}
-
-func publicKeys(t *testing.T, body []byte) map[string]ed25519.PublicKey {
-	t.Helper()
-	var set struct {
-		Keys []struct{ Kid, X string }
-	}
-	if err := json.Unmarshal(body, &set); err != nil {
-		t.Fatalf("%v:\n%s", err, body)
-	}
-	keys := map[string]ed25519.PublicKey{}
-	for _, k := range set.Keys {
-		x, err := base64.RawURLEncoding.DecodeString(k.X)
-		if err != nil || len(x) != ed25519.PublicKeySize {
-			t.Fatalf("x is %q, %v", k.X, err)
-		}
-		keys[k.Kid] = x
-	}
-	return keys
 }
 
 func ids(keys ...*sign.Key) (all []string) {
@@ -156,7 +93,7 @@ func ids(keys ...*sign.Key) (all []string) {
 }
 
 func TestOneAgent(t *testing.T) {
-	d := serving(t, noon, map[string][]*sign.Key{"https://bot.example.org:8443": {key(1), key(2), key(1)}})
+	d := serving(t, noon, map[string][]*sign.Key{"https://bot.example.org:8443": {key(1), key(2)}})
 	for _, path := range []string{"/", "/?a=b", "/.well-known/http-message-signatures-directory"} {
 		for _, host := range []string{"bot.example.org:8443", "BOT.example.org", "10.0.0.1:80", "a b", ""} {
 			resp := ask(d, "GET", host, path)
@@ -219,29 +156,78 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// A body is the same whatever the order of the keys in the configuration, so that the
-// signatures of one replica hold for the body of another.
-func TestReplicasServeTheSameBody(t *testing.T) {
-	body := func(keys ...*sign.Key) string {
-		var all Agents
-		for _, k := range keys {
-			all.Add(origin(t, "https://bot.example.org"), k)
+// identities are those of a configuration, loaded, each with an agent and keys.
+func identities(t *testing.T, signing ...identity.Signing) *identity.Table {
+	t.Helper()
+	var table identity.Table
+	for _, s := range signing {
+		table.Entries = append(table.Entries, identity.Entry{Identity: identity.Identity{Signing: s}})
+	}
+	table, err := table.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &table
+}
+
+// signing is the section of an identity with these keys.
+func signing(t *testing.T, agent string, keys ...*sign.Key) (s identity.Signing) {
+	t.Helper()
+	s.Agent = agent
+	for i, k := range keys {
+		path := filepath.Join(t.TempDir(), strconv.Itoa(i))
+		if err := os.WriteFile(path, k.PEM(), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		s.Keys = append(s.Keys, path)
+	}
+	return s
+}
+
+func TestAgentsOfIdentities(t *testing.T) {
+	got := map[string][]string{}
+	for _, a := range AgentsOf(identities(t,
+		signing(t, "https://one.example", key(1), key(2)),
+		identity.Signing{},
+		signing(t, "https://two.example", key(2)),
+		signing(t, "https://ONE.example:443", key(3), key(1)),
+	).All()) {
+		for _, k := range a.Keys {
+			got[a.Origin.String()] = append(got[a.Origin.String()], k.ID())
+		}
+	}
+	want := map[string][]string{"https://one.example": ids(key(1), key(2), key(3)), "https://two.example": ids(key(2))}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := AgentsOf(identities(t).All()); len(got) > 0 {
+		t.Errorf("without keys: %v", got)
+	}
+}
+
+// Replicas whose configurations differ in the order of keys, as they do while keys are
+// rotated, publish the same body. So the signatures of one hold for the body of another.
+func TestReplicasServeTheSameBody(t *testing.T) {
+	body := func(signing ...identity.Signing) string {
 		d := New(noon)
-		if err := d.SetAgents(all); err != nil {
+		if err := d.SetAgents(AgentsOf(identities(t, signing...).All())); err != nil {
 			t.Fatal(err)
 		}
 		text, _ := io.ReadAll(ask(d, "GET", "", "/").Body)
 		return string(text)
 	}
-	want := body(key(1), key(2), key(3))
-	for _, keys := range [][]*sign.Key{{key(3), key(2), key(1)}, {key(2), key(1), key(2), key(3)}} {
-		if got := body(keys...); got != want {
+	const agent = "https://bot.example.org"
+	want := body(signing(t, agent, key(1), key(2), key(3)))
+	for _, other := range [][]identity.Signing{
+		{signing(t, agent, key(3), key(2), key(1))},
+		{signing(t, agent, key(2)), signing(t, agent, key(1), key(3), key(2))},
+	} {
+		if got := body(other...); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	if strings.HasSuffix(want, "\n") {
-		t.Error("the body ends with a line feed")
+	if !strings.HasSuffix(want, "}]}") {
+		t.Errorf("the body does not end with its JSON: %q", want)
 	}
 }
 
@@ -268,7 +254,7 @@ func TestSignaturesAreRenewed(t *testing.T) {
 
 func TestSetAgents(t *testing.T) {
 	d := serving(t, noon, map[string][]*sign.Key{"https://bot.example.org": {key(1)}})
-	if err := d.SetAgents(Agents{{Origin: origin(t, "https://other.example")}}); err == nil || !strings.Contains(err.Error(), "https://other.example") {
+	if err := d.SetAgents([]Agent{{Origin: origin(t, "https://other.example")}}); err == nil || !strings.Contains(err.Error(), "https://other.example") {
 		t.Errorf("an agent without keys: %v", err)
 	}
 	verify(t, ask(d, "GET", "", "/"), "bot.example.org", noon())
@@ -276,7 +262,7 @@ func TestSetAgents(t *testing.T) {
 	for i := range 4 {
 		wait.Go(func() {
 			for range 20 {
-				if err := d.SetAgents(agents(t, map[string][]*sign.Key{"https://bot.example.org": {key(1), key(byte(i))}})); err != nil {
+				if err := d.SetAgents(agents(t, map[string][]*sign.Key{"https://bot.example.org": {key(1), key(byte(i + 2))}})); err != nil {
 					t.Error(err)
 				}
 				verify(t, ask(d, "GET", "", "/"), "bot.example.org", noon())

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"robotsproxy/internal/signtest"
+	"robotsproxy/proxy/sign"
+)
+
+// signingKey writes a key, which is always the same for n, to a new file.
+func signingKey(t *testing.T, n byte) (file, id string) {
+	t.Helper()
+	key := sign.NewKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize)))
+	file = filepath.Join(t.TempDir(), "key.pem")
+	must(t, os.WriteFile(file, key.PEM(), 0o600))
+	return file, key.ID()
+}
+
+// directoryAt returns the thumbprints of the keys in the directory at an address, which must be
+// that of an authority. The host is what the request names.
+func directoryAt(t *testing.T, address, path, host, authority string) []string {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+address+path, nil)
+	must(t, err)
+	r.Host = host
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+	resp, err := client.Do(r)
+	must(t, err)
+	defer resp.Body.Close()
+	ids, err := signtest.Directory(resp, authority, time.Now())
+	must(t, err)
+	return ids
+}
+
+// The directory is there at every path and address where verifiers look, follows the
+// configuration, and outlasts the proxy's doors.
+func TestDirectory(t *testing.T) {
+	t.Parallel()
+	oldKey, oldID := signingKey(t, 1)
+	newKey, newID := signingKey(t, 2)
+	both := []string{oldID, newID}
+	slices.Sort(both)
+	config := func(keys string) string {
+		return fmt.Sprintf("directory_listen: 127.0.0.1:0\nshutdown_grace: 10m\nidentities: [{name: a, match: {user_agents: [a]}, sign: {agent: 'https://Bot.example.org:443', keys: [%s]}}]", keys)
+	}
+	w := start(t, config(oldKey))
+	directory := w.at("directory_listen")
+	want := func(ids ...string) {
+		t.Helper()
+		for _, at := range [][2]string{{directory, "/"}, {directory, sign.DirectoryPath}, {w.admin, sign.DirectoryPath}} {
+			for _, host := range []string{"bot.example.org", "replica-7.internal:8090"} {
+				if got := directoryAt(t, at[0], at[1], host, "bot.example.org"); !slices.Equal(got, ids) {
+					t.Errorf("%s%s, asked for as %s: %q, want %q", at[0], at[1], host, got, ids)
+				}
+			}
+		}
+	}
+	want(oldID)
+	w.reload(true, config(newKey+", "+oldKey))
+	want(both...)
+	if line := w.refusedReload(config("none.pem")); !strings.Contains(line, "robotsproxy keys new") {
+		t.Errorf("the log says %s", line)
+	}
+	want(both...)
+	w.reload(false, config(newKey))
+	want(newID)
+
+	release := make(chan struct{})
+	site := newOrigin(t, "http", shop(), func(rw http.ResponseWriter, _ *http.Request) {
+		rw.(http.Flusher).Flush()
+		<-release
+	})
+	page, err := w.client(false).Get(site.URL + "/slow")
+	must(t, err)
+	defer page.Body.Close()
+	w.signal(syscall.SIGTERM)
+	w.log.wait(t, w.exited, "stopping")
+	w.wantNoListener()
+	want(newID)
+	close(release)
+	io.Copy(io.Discard, page.Body)
+	if state := w.ended(); state.ExitCode() != 0 {
+		t.Errorf("%v, want exit code 0", state)
+	}
+}
+
+// Several bots behind one proxy have a directory each, which Host tells apart.
+func TestDirectoriesOfSeveralAgents(t *testing.T) {
+	t.Parallel()
+	firstKey, firstID := signingKey(t, 1)
+	secondKey, secondID := signingKey(t, 2)
+	w := start(t, "directory_listen: 127.0.0.1:0", fmt.Sprintf(
+		"identities: [{name: a, match: {user_agents: [a]}, sign: {agent: 'https://a.example', keys: [%s]}}]\ndefault_identity: {sign: {agent: 'https://b.example:8443', keys: [%s]}}", firstKey, secondKey))
+	for authority, id := range map[string]string{"a.example": firstID, "b.example:8443": secondID} {
+		for _, address := range []string{w.at("directory_listen"), w.admin} {
+			if got := directoryAt(t, address, sign.DirectoryPath, authority, authority); !slices.Equal(got, []string{id}) {
+				t.Errorf("%s: %q, want %q", authority, got, id)
+			}
+		}
+	}
+	if status, _ := w.get(sign.DirectoryPath); status != http.StatusNotFound {
+		t.Errorf("by its address: status %d", status)
+	}
+}
+
+func TestNoDirectoryWithoutKeys(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	if status, _ := w.get(sign.DirectoryPath); status != http.StatusNotFound {
+		t.Errorf("status %d", status)
+	}
+	if line := w.log.Lines(`"message":"serving"`); strings.Contains(line[0], "directory_listen") {
+		t.Errorf("the log says %s", line)
+	}
+}
