@@ -129,8 +129,17 @@ func (s *summary) printSealed(line func(format string, args ...any)) {
 		}
 		line("%s to %s %s refused: only HTTP leads out%s", count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"), verb, advice)
 	}
-	for _, c := range bounded(s.sealed.Allowed) {
-		line("%s to %s passed without being judged, because of --allow", count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"))
+	for _, allowed := range []struct {
+		counts []sealed.Count
+		format string
+	}{
+		{s.sealed.Passed, "%s to %s passed without being judged, because of --allow"},
+		{s.sealed.Denied, "%s to %s refused: upstream.deny holds whatever --allow names"},
+		{s.sealed.Failed, "%s to %s failed, though --allow names it; --log-level warn says why"},
+	} {
+		for _, c := range bounded(allowed.counts) {
+			line(allowed.format, count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"))
+		}
 	}
 	if len(s.noProxy) > 0 {
 		line("what no_proxy names was judged like all else: %s; --allow HOST:PORT lets a destination pass", strings.Join(s.noProxy, " "))

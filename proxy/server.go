@@ -48,9 +48,9 @@ type Options struct {
 	// once. Each may be nil.
 
 	// Direct returns the address, HOST:PORT, that a connection to wanted is led to although
-	// nothing of it is judged; false for all that is judged. It is asked before anything is
-	// read.
-	Direct func(ctx context.Context, wanted netip.AddrPort) (dial string, ok bool)
+	// nothing of it is judged; "" for all that is judged. It is asked before anything is
+	// read. dialled is then told once how dialling went; it must not block.
+	Direct func(ctx context.Context, wanted netip.AddrPort) (dial string, dialled func(error))
 	// NameOf returns the host name that an address only stands for.
 	NameOf func(addr netip.Addr) (name string, ok bool)
 	// OnRefusedConnection is told of each connection that is closed since it speaks neither

@@ -63,8 +63,8 @@ func (s *Server) serveTransparent(t *tunnel) {
 	}
 	turnedAway := s.turnsAway(t)
 	if s.opts.Direct != nil && !turnedAway {
-		if dial, ok := s.opts.Direct(s.broken, wanted); ok {
-			s.passDirect(t, wanted, dial)
+		if dial, dialled := s.opts.Direct(s.broken, wanted); dial != "" {
+			s.passDirect(t, wanted, dial, dialled)
 			return
 		}
 	}
@@ -223,7 +223,7 @@ func (s *Server) refuseConnection(t *tunnel, wanted netip.AddrPort, err error) {
 
 // passDirect joins a client and a destination that the operator allows whatever is spoken.
 // The addresses that are never dialled are not dialled for it either.
-func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string) {
+func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string, dialled func(error)) {
 	s.hijacked.Add(t)
 	defer s.hijacked.Remove(t)
 	s.opening.Remove(t.hijacked)
@@ -231,6 +231,7 @@ func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string) {
 
 	began, down := time.Now(), int64(0)
 	origin, err := s.dialDirect(withTunnel(s.broken, t), dial)
+	dialled(err)
 	if err == nil {
 		defer origin.Close()
 		s.openTunnels.Inc()

@@ -523,7 +523,7 @@ func TestTransparentClientsThatAreNotAdmitted(t *testing.T) {
 		"by connection": func(s *settings) { s.clients.Connections = func(_, _ netip.AddrPort) error { return errors.New("no") } },
 	} {
 		w := newWorld(t, change, func(s *settings) {
-			s.proxy.Direct = func(context.Context, netip.AddrPort) (string, bool) { t.Error("asked"); return "", false }
+			s.proxy.Direct = func(context.Context, netip.AddrPort) (string, func(error)) { t.Error("asked"); return "", nil }
 		})
 		site := w.origin("http", nil)
 		if status, _ := w.redirect(faraway+":80").ask("/public", site.host()); status != 403 {
@@ -545,8 +545,11 @@ func TestTransparentLoopbackIsForClientsHere(t *testing.T) {
 			s.policies = newSays(allowsAll)
 			s.tunnels.Mode = mode
 			s.clients.Allow = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-			s.proxy.Direct = func(_ context.Context, wanted netip.AddrPort) (string, bool) {
-				return "127.0.0.1:1", wanted.Port() == 5432
+			s.proxy.Direct = func(_ context.Context, wanted netip.AddrPort) (string, func(error)) {
+				if wanted.Port() != 5432 {
+					return "", nil
+				}
+				return "127.0.0.1:1", func(error) {}
 			}
 		})
 		plain, secure := w.origin("http", nil), w.origin("https/1.1", nil)
@@ -584,16 +587,21 @@ func TestTransparentDirect(t *testing.T) {
 		said, _ := io.ReadAll(conn)
 		conn.Write(said)
 	})
+	dialled := make(chan error, 1)
 	w := newWorld(t, func(s *settings) {
 		s.upstream.Deny = []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")}
-		s.proxy.Direct = func(_ context.Context, wanted netip.AddrPort) (string, bool) {
-			return map[string]string{faraway + ":25": greets, faraway + ":26": "127.0.0.9:26", faraway + ":27": "nowhere"}[wanted.String()], wanted.Port() != 80
+		s.proxy.Direct = func(_ context.Context, wanted netip.AddrPort) (string, func(error)) {
+			dial := map[string]string{faraway + ":25": greets, faraway + ":26": "127.0.0.9:26", faraway + ":27": "nowhere"}[wanted.String()]
+			return dial, func(err error) { dialled <- err }
 		}
 	})
 	c := w.redirect(faraway + ":25")
 	greeting := make([]byte, len("220 hello\r\n"))
 	_, err := io.ReadFull(c, greeting)
 	must(t, err)
+	if err := <-dialled; err != nil {
+		t.Errorf("the dial that succeeded is reported as %v", err)
+	}
 	w.gauge("robotsproxy_tunnels", 1)
 	c.send("QUIT\r\n")
 	c.Conn.(*net.TCPConn).CloseWrite()
@@ -606,7 +614,10 @@ func TestTransparentDirect(t *testing.T) {
 	}
 	for _, wanted := range []string{":26", ":27"} {
 		if said, _ := io.ReadAll(w.redirect(faraway + wanted)); len(said) > 0 {
-			t.Errorf("%s: %q", wanted, said)
+			t.Errorf("%s: got %q, want nothing", wanted, said)
+		}
+		if err := <-dialled; err == nil {
+			t.Errorf("%s: the dial that failed is reported as a success", wanted)
 		}
 		w.log.WaitLine(t, nil, `"level":"warn"`, `"wanted":"`+faraway+wanted)
 	}

@@ -75,13 +75,12 @@ func (n *Network) ProxyAddress() netip.AddrPort {
 
 // Hooks sets the functions by which a server knows what is special in this network.
 func (n *Network) Hooks(o *proxy.Options) {
-	o.Direct = func(ctx context.Context, wanted netip.AddrPort) (dial string, ok bool) {
+	o.Direct = func(ctx context.Context, wanted netip.AddrPort) (dial string, dialled func(error)) {
 		d, dial := n.allow.find(ctx, wanted)
 		if d == nil {
-			return "", false
+			return "", nil
 		}
-		n.tally.addAllowed(d.String())
-		return dial, true
+		return dial, func(err error) { n.tally.addAllowed(d.String(), err) }
 	}
 	if n.standIns != nil {
 		o.NameOf = n.standIns.Name

@@ -4,12 +4,18 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+
+	"robotsproxy/proxy/upstream"
 )
 
 // A Report says what became of the connections that were not judged.
 type Report struct {
 	Refused []Count // those that spoke neither TLS nor HTTP, by destination
-	Allowed []Count // those that were let through, by what allows them
+	// Of those that may pass without being judged, by what allows them:
+	Passed []Count // those that were connected
+	Denied []Count // those whose address upstream.deny keeps from being dialled
+	Failed []Count // those that could not be connected for another reason
+
 	// Warnings are sentences about what the command could not be given.
 	Warnings []string
 }
@@ -29,7 +35,8 @@ func (n *Network) Report() Report {
 	}
 	n.tally.mu.Lock()
 	defer n.tally.mu.Unlock()
-	r.Refused, r.Allowed = sorted(n.tally.refused), sorted(n.tally.allowed)
+	r.Refused = sorted(n.tally.refused)
+	r.Passed, r.Denied, r.Failed = sorted(n.tally.passed), sorted(n.tally.denied), sorted(n.tally.failed)
 	return r
 }
 
@@ -39,12 +46,22 @@ const maxDestinations = 1000
 
 // A tally counts connections by destination. It is safe for concurrent use.
 type tally struct {
-	mu               sync.Mutex
-	refused, allowed map[string]int
+	mu                              sync.Mutex
+	refused, passed, denied, failed map[string]int
 }
 
 func (t *tally) addRefused(destination string) { t.add(&t.refused, destination) }
-func (t *tally) addAllowed(destination string) { t.add(&t.allowed, destination) }
+
+// addAllowed counts a connection that was dialled without being judged; err says how that went.
+func (t *tally) addAllowed(destination string, err error) {
+	if err == nil {
+		t.add(&t.passed, destination)
+	} else if _, kind := upstream.Failure(err); kind == upstream.Prohibited {
+		t.add(&t.denied, destination)
+	} else {
+		t.add(&t.failed, destination)
+	}
+}
 
 func (t *tally) add(counts *map[string]int, destination string) {
 	t.mu.Lock()

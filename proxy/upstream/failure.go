@@ -15,8 +15,9 @@ import (
 
 // Error types of RFC 9209 2.3.
 const (
-	CutShort       = "http_response_incomplete" // 2.3.18; also for failures that have no type of their own
-	LimitReached   = "connection_limit_reached" // 2.3.12
+	CutShort       = "http_response_incomplete"  // 2.3.18; also for failures that have no type of their own
+	LimitReached   = "connection_limit_reached"  // 2.3.12
+	Prohibited     = "destination_ip_prohibited" // 2.3.5; of addresses that are never dialled
 	headerTooLarge = "http_response_header_section_size"
 )
 
@@ -24,7 +25,7 @@ const (
 // whether the origin or this machine is at fault.
 var FailureKinds = []string{
 	LimitReached, "proxy_internal_error",
-	"destination_ip_prohibited", "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
+	Prohibited, "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
 	"tls_protocol_error", "connection_refused", "connection_timeout", "connection_read_timeout", "connection_write_timeout",
 	"http_response_timeout", "http_protocol_error", headerTooLarge, CutShort,
 }
@@ -47,7 +48,7 @@ func Failure(err error) (status int, kind string) {
 	dialling := errors.As(err, &dial) && dial.Op == "dial"
 	switch {
 	case errors.Is(err, errDenied), errors.Is(err, errUnspecified), errors.Is(err, loopback.ErrElsewhere):
-		kind = "destination_ip_prohibited"
+		kind = Prohibited
 	case errors.Is(err, errOwn):
 		kind = "proxy_loop_detected"
 	case errors.As(err, &dns):

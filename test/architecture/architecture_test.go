@@ -157,6 +157,7 @@ var arrows = map[string]map[string]string{
 		"proxy/seal":        "it makes the network",
 		"proxy/seal/cover":  "the files by which the command trusts the CA",
 		"proxy/seal/names":  "it answers the command's questions for names",
+		"proxy/upstream":    "why a connection that is allowed failed",
 	},
 	"proxy/sign": {
 		"internal/keyerr": "its errors say which key they are about",

@@ -218,6 +218,29 @@ func TestSealedCommandReachesWhatIsAllowed(t *testing.T) {
 	}
 }
 
+// The summary counts a connection as passed only if it was made: not one to an address that
+// upstream.deny names, nor one to a server that is down.
+func TestSummaryOfAllowedConnectionsThatWereNotMade(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	needsSealing(t)
+	w := newWorld(t, "upstream: {ca_file: ORIGINS, deny: [192.0.2.1]}")
+	echo(t, "192.0.2.1:22")
+	for host, want := range map[string]string{
+		"192.0.2.1": "robotsproxy: 1 connection to 192.0.2.1:22 refused: upstream.deny holds whatever --allow names\n",
+		"192.0.2.7": "robotsproxy: 1 connection to 192.0.2.7:22 failed, though --allow names it; --log-level warn says why\n",
+	} {
+		e := w.sealed(nil, append([]string{"--allow", host + ":22"}, netcat(host, "22")...)...)
+		if got := e.must(t); got == "SSH-2.0-test\n" {
+			t.Errorf("%s was reached", host)
+		}
+		if got := e.err.String(); !strings.Contains(got, want) || strings.Contains(got, "passed") {
+			t.Errorf("%s: got the summary\n%s\nwant in it\n%s", host, got, want)
+		}
+	}
+}
+
 // A real Redis is reached by --allow at its own address, and by --forward on loopback.
 func TestSealedCommandReachesRedis(t *testing.T) {
 	if !inOwnNetwork(t) {
