@@ -119,8 +119,7 @@ func TestEachRequestIsSigned(t *testing.T) {
 		note(w, r)
 		w.WriteHeader(500)
 	})
-	var middle string
-	middle = serveBy(t, "cloudflare", func(w http.ResponseWriter, r *http.Request) {
+	middle := serveBy(t, "cloudflare", func(w http.ResponseWriter, r *http.Request) {
 		note(w, r)
 		switch r.URL.Path {
 		case "/a":

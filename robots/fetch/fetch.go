@@ -138,13 +138,13 @@ type visit struct {
 }
 
 // askInTurn asks for robots.txt with the User-Agent that the operator wrote. If the site
-// turns away a signature for another network than its own, askInTurn asks so once more, now
-// that the network is known: each may want another form of signature. If the site still
-// turns that User-Agent away, askInTurn asks with the one that brought the known text. If the site
-// turns that away too, it asks with the program's own and then with the client's, since the
-// site may have rules for bots that it knows. Of what these two bring only a text counts: no
-// client can free a site for everybody, or bar it, by its User-Agent or by the identity that
-// it chooses. The two are not tried if the known text stays in force.
+// turns that away and it was signed for another network than the site's, askInTurn asks so
+// once more, now that the network is known: each may want another form of signature. If the
+// site turns that User-Agent away all the same, it asks with the one that brought the known
+// text. If the site turns that away too, it asks with the program's own and then with the
+// client's, since the site may have rules for bots that it knows. Of what these two bring
+// only a text counts: no client can free a site for everybody, or bar it, by its User-Agent
+// or by the identity that it chooses. The two are not tried if the known text stays in force.
 func (v *visit) askInTurn() (Result, error) {
 	first := cmp.Or(v.req.UserAgent, v.UserAgent)
 	got, err := v.ask(first)
