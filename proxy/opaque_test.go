@@ -129,6 +129,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 	var anyAgent identity.Glob
 	must(t, anyAgent.UnmarshalText([]byte("x*")))
 	byAgent := identity.Entry{Name: "b", Match: identity.Match{UserAgents: []identity.Glob{anyAgent}}, Identity: bot}
+	signing := newKeyring(t, 1).signing(0)
 	with := func(e identity.Entry, change func(*identity.Entry)) identity.Entry {
 		change(&e)
 		return e
@@ -149,6 +150,10 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 		"a delay for some bot":              {robots: "User-agent: x\nCrawl-delay: 1\n", want: read},
 		"some identity rewrites":            {robots: allowsAll, entries: []identity.Entry{with(byAgent, func(e *identity.Entry) { e.UserAgent = "MyBot/1" })}, want: read},
 		"the default rewrites":              {robots: allowsAll, def: identity.Identity{From: "a@b"}, want: read},
+		"some identity signs":               {robots: allowsAll, entries: []identity.Entry{with(byAgent, func(e *identity.Entry) { e.Signing = signing })}, want: read},
+		"some identity signs, in vain":      {robots: allowsNone, entries: []identity.Entry{with(byAgent, func(e *identity.Entry) { e.Signing = signing })}, want: refused},
+		"by address, signed":                {robots: botOnly, entries: []identity.Entry{with(byAddress, func(e *identity.Entry) { e.Signing = signing })}, want: read},
+		"by address, another bot signs":     {robots: botOnly, entries: []identity.Entry{byAddress, with(byAgent, func(e *identity.Entry) { e.Signing = signing })}, want: joined},
 		"some identity is not judged":       {robots: allowsNone, entries: []identity.Entry{with(byAgent, func(e *identity.Entry) { e.Mode = identity.Off })}, want: read},
 		"by address, everything":            {robots: botOnly, entries: []identity.Entry{byAddress}, want: joined},
 		"by address, nothing":               {robots: "User-agent: MyBot\nDisallow: /\n", entries: []identity.Entry{byAddress}, want: refused},

@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	t       *testing.T
 	server  *proxy.Server
+	gate    *gate.Gate
 	addr    string // of the proxy
 	ca      *certs.CA
 	log     *logtest.Buffer
@@ -108,6 +109,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	pacer := pace.New(pace.Defaults(), nil, log, w.metrics)
 	g, err := gate.New(set.gate, set.policies, pacer, log, w.metrics)
 	must(t, err)
+	w.gate = g
 	w.server = proxy.New(set.proxy, g, w.ca, transport, log, w.metrics)
 	must(t, w.server.SetAccess(set.clients, set.tunnels))
 	w.addr = w.open(w.server.Serve)

@@ -118,6 +118,9 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		x.asking = true
 		x.watchdog.Start()
 	}
+	// The transport may send a request once more if a kept connection fails it. Then its
+	// signature comes twice, as the request does.
+	x.admission.Sign(r.Header)
 	resp, err := f.transport.RoundTrip(r)
 	x.interim.End()
 	stall := flow.Moving

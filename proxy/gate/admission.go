@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
@@ -27,6 +28,7 @@ type Admission struct {
 	door     Door
 	asked    time.Time
 	waited   time.Duration
+	signed   string     // the ID of the key that has signed it; "": none
 	late     *pace.Late // not nil if its turn would come too late
 	permit   pace.Permit
 }
@@ -69,6 +71,21 @@ func (a *Admission) Admits() bool { return a.late == nil && a.Verdict.Admits() }
 // Late says why the turn of a request would come too late. It is nil if the request is not
 // refused for that.
 func (a *Admission) Late() *pace.Late { return a.late }
+
+// Sign signs the request, whose header is complete, if its bot signs such requests. It must be
+// called last, right before the request is sent. A request that can't be signed, or has a
+// signature of its own, is to be sent as it is.
+func (a *Admission) Sign(header http.Header) {
+	signature, err := a.Bot.Sign(header, a.method, a.Target, a.cdn)
+	switch {
+	case err != nil: // it is the client's doing, so it must not fill the log
+		a.gate.recorder.log.Debug().Err(err).Stringer("client", a.client).Str("identity", a.Identity).
+			Str("url", printable.Cut(a.URL, maxText)).Msg("the request is sent without the identity's signature")
+	case signature != identity.Signature{}:
+		a.signed = signature.KeyID
+		a.gate.recorder.signed.WithLabelValues(signature.Form.String()).Inc()
+	}
+}
 
 // HonorRetryAfter holds further requests of the same bot if the origin asks for that: by
 // Retry-After in a response with 429 or 503 (RFC 9110 10.2.3, RFC 6585 4).

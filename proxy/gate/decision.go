@@ -14,11 +14,15 @@ import (
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/sign"
 )
 
 // maxText bounds, in octets, each text of a Decision that a client or a site wrote. RFC 9110
 // 4.1 recommends that servers accept URLs of 8,000 octets.
 const maxText = 8 << 10
+
+// shortKeyID is how many characters of a key's ID tell an operator which of a few keys it is.
+const shortKeyID = 8
 
 // Decision is a request that has ended, as the log, the API and watchers get it. Texts longer
 // than 8 KiB are cut and end in "…".
@@ -38,7 +42,8 @@ type Decision struct {
 	Line         int        `json:"line,omitempty"`
 	Cause        string     `json:"cause,omitempty"` // of the reason Unreachable
 	RobotsSHA256 string     `json:"robots_sha256,omitempty"`
-	Status       int        `json:"status"` // as the client got it, or would have got it by CONNECT; 0: the client left before
+	Signed       string     `json:"signed,omitempty"` // the first 8 characters of the key's ID; "": the proxy did not sign it
+	Status       int        `json:"status"`           // as the client got it, or would have got it by CONNECT; 0: the client left before
 	Bytes        int64      `json:"bytes"`
 	DurationMS   float64    `json:"duration_ms"`
 	WaitMS       float64    `json:"wait_ms"`
@@ -64,6 +69,7 @@ type watcher struct{ do func(Decision) }
 type recorder struct {
 	log      zerolog.Logger
 	requests *prometheus.CounterVec
+	signed   *prometheus.CounterVec
 	duration prometheus.Histogram
 
 	mu       sync.Mutex // held while watchers is replaced
@@ -77,6 +83,10 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 			Name: "robotsproxy_requests_total",
 			Help: "Requests that were judged. In mode report, verdict disallowed counts those let through all the same.",
 		}, []string{"identity", "verdict", "reason"}),
+		signed: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_signed_total",
+			Help: "Requests of clients that were signed, by the form of Signature-Agent.",
+		}, []string{"form"}),
 		duration: promauto.With(metrics).NewHistogram(prometheus.HistogramOpts{
 			Name:    "robotsproxy_request_duration_seconds",
 			Help:    "From a request's header to the end of its response.",
@@ -85,10 +95,15 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 	}
 }
 
-// expect creates the count of every identity, verdict and reason at 0. If a series began with
-// its first request, its rate would not show that request.
+// expect creates the count of every identity, verdict and reason at 0, and if any identity
+// signs, that of every form. If a series began with its first request, its rate would not show
+// that request.
 func (r *recorder) expect(identities iter.Seq2[string, *identity.Identity]) {
-	for name := range identities {
+	for name, id := range identities {
+		if id.Signs() {
+			r.signed.WithLabelValues(sign.Dictionary.String())
+			r.signed.WithLabelValues(sign.String.String())
+		}
 		for reason, about := range reasons {
 			for _, judgment := range about.judgments {
 				r.requests.WithLabelValues(name, string(judgment), string(reason))
@@ -134,6 +149,9 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 		Bytes:        bytes,
 		DurationMS:   milliseconds(took),
 		WaitMS:       milliseconds(a.waited),
+	}
+	if a.signed != "" {
+		d.Signed = a.signed[:shortKeyID]
 	}
 	if a.Reason == Unreachable {
 		d.Cause = a.Cause
@@ -181,6 +199,9 @@ func (r *recorder) write(d *Decision) {
 	}
 	if d.RobotsSHA256 != "" {
 		line.Str("robots_sha256", d.RobotsSHA256)
+	}
+	if d.Signed != "" {
+		line.Str("signed", d.Signed)
 	}
 	if d.Error != "" {
 		line.Str("error", d.Error)

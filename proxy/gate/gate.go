@@ -137,7 +137,7 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	}
 	p, err := g.policies.Policy(ctx, ask.Target.Origin, keeper.Sender{
 		Identity: name, UserAgent: id.UserAgent, From: id.From,
-		Client: ask.Addr, ClientAgent: ask.UserAgent(),
+		Client: ask.Addr, ClientAgent: ask.UserAgent(), Sign: id.FetchSigner(),
 	})
 	if err != nil {
 		v.Reason, v.Cause, v.mode = Unreachable, "it was not waited for", identity.Enforce

@@ -29,8 +29,9 @@ func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admis
 
 // AdmitIfUniform judges a CONNECT whose tunnel is read only if that makes a difference. If it
 // does, the error is [ErrNotUniform]. It does if the path decides, if headers are rewritten,
-// if requests are spaced or counted, and if the bots inside may get different verdicts: what
-// a CONNECT says of itself proves nothing about them. Otherwise it is like [Gate.Admit].
+// if requests are signed, spaced or counted, and if the bots inside may get different
+// verdicts: what a CONNECT says of itself proves nothing about them. Otherwise it is like
+// [Gate.Admit].
 func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) {
 	a := g.newAdmission(&ask)
 	bot := a.settings.Identities.IdentifyTunnel(&ask.Asker)
@@ -49,6 +50,7 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 	case extent == robots.Part,
 		a.Admits() && a.paced(certain),
 		is((*identity.Identity).Rewrites),
+		a.Admits() && is((*identity.Identity).Signs),
 		!certain && is(func(id *identity.Identity) bool { return id.Mode != "" && id.Mode != identity.Enforce }):
 		return nil, ErrNotUniform
 	}

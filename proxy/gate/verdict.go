@@ -44,6 +44,7 @@ type Verdict struct {
 	strict bool          // Settings.StrictPaths
 	served string        // the path as servers read it, if that decided
 	source string        // the override's robots_file
+	cdn    string        // the network that serves the origin; "": none, or it was not asked about
 }
 
 // Admits reports whether the request may go on: it is allowed, or its identity is in mode
@@ -58,6 +59,7 @@ func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
 	v.RobotsSHA256 = p.SHA256
 	v.FetchedAt, v.ExpiresAt = p.FetchedAt, p.ExpiresAt
 	v.Cause, v.NextTry = p.Cause, p.NextTry
+	v.cdn = p.CDN
 
 	switch p.Outcome {
 	case policy.Rules:

@@ -15,6 +15,7 @@ import (
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots"
+	"robotsproxy/robots/fetch"
 )
 
 // Signing is the section "sign" of an identity: whether and how its requests are signed. The
@@ -53,7 +54,7 @@ func (f *Form) UnmarshalText(text []byte) error {
 
 // resolve returns the form for an origin that a CDN serves; "" for none that is known.
 func (f Form) resolve(cdn string) sign.Form {
-	if f == StringForm || (f == AutoForm || f == "") && cdn == "cloudflare" {
+	if f == StringForm || (f == AutoForm || f == "") && cdn == fetch.Cloudflare {
 		return sign.String
 	}
 	return sign.Dictionary
@@ -95,6 +96,9 @@ func (s Signing) load() (*signer, error) {
 	slices.SortFunc(loaded.forms, func(a, b formOfHosts) int {
 		return cmp.Or(cmp.Compare(len(b.host.text), len(a.host.text)), strings.Compare(a.host.text, b.host.text))
 	})
+	loaded.fetches = func(h http.Header, target robots.Target, cdn string) {
+		loaded.sign(h, http.MethodGet, target, cdn) // a fetch that can't be signed is sent unsigned
+	}
 	return loaded, nil
 }
 
@@ -140,6 +144,7 @@ type signer struct {
 	form         Form
 	forms        []formOfHosts // the longest glob first
 	http         bool
+	fetches      fetch.Signer
 }
 
 type formOfHosts struct {
@@ -157,11 +162,28 @@ func (s *signer) formFor(origin robots.Origin, cdn string) sign.Form {
 	return s.form.resolve(cdn)
 }
 
+// sign is [Identity.Sign].
+func (s *signer) sign(h http.Header, method string, target robots.Target, cdn string) (Signature, error) {
+	if target.Origin.Scheme != "https" && (target.Origin.Scheme != "http" || !s.http) {
+		return Signature{}, nil
+	}
+	if _, signed := h["Signature-Input"]; signed {
+		return Signature{}, ErrSigned
+	}
+	form := s.formFor(target.Origin, cdn)
+	fields, err := s.Sign(method, target, form)
+	if err != nil {
+		return Signature{}, err
+	}
+	fields.Set(h)
+	return Signature{s.Key().ID(), form}, nil
+}
+
 // Signs reports whether requests of the identity are signed.
 func (id *Identity) Signs() bool { return len(id.Signing.Keys) > 0 }
 
-// Keys are the keys that the directory at Agent publishes. Those of a [Table] are there once
-// it is loaded. The first one signs. There is none if the identity does not sign.
+// Keys are the keys that the directory at Agent publishes, of which the first one signs. They
+// are there in a [Table] that is loaded. There is none if the identity does not sign.
 func (id *Identity) Keys() []*sign.Key {
 	if id.signer == nil {
 		return nil
@@ -169,7 +191,7 @@ func (id *Identity) Keys() []*sign.Key {
 	return id.signer.keys
 }
 
-// Agent is the https origin of the directory; the zero value if Keys has none.
+// Agent is the https origin of the directory; the zero value where Keys has none.
 func (id *Identity) Agent() robots.Origin {
 	if id.signer == nil {
 		return robots.Origin{}
@@ -177,7 +199,7 @@ func (id *Identity) Agent() robots.Origin {
 	return id.signer.agent
 }
 
-// Signature says by which key a request is signed, and in which form. The zero value is none.
+// A Signature says by which key a request is signed, and in which form. The zero value is none.
 type Signature struct {
 	KeyID string
 	Form  sign.Form
@@ -187,27 +209,26 @@ type Signature struct {
 var ErrSigned = errors.New("the request has a signature of its own")
 
 // Sign signs a request with this header, which is sent with this method to this target. It
-// replaces what is left in the header of a signature without a Signature-Input. cdn is what
-// serves the target's origin; "" for nothing that is known.
+// replaces a Signature-Agent or a Signature that is there without a Signature-Input. cdn is
+// the network that serves the target's origin; "" for none that is known.
 //
 // If it returns no Signature, the header is as it was, and the request is sent unsigned.
-// Without an error, it is one that the identity does not sign. Else the error is [ErrSigned],
-// or says what of the request can't be signed.
+// Without an error, the identity does not sign such requests. The error is [ErrSigned], or
+// says what of the request can't be signed.
 func (id *Identity) Sign(h http.Header, method string, target robots.Target, cdn string) (Signature, error) {
-	s := id.signer
-	if s == nil || target.Origin.Scheme != "https" && (target.Origin.Scheme != "http" || !s.http) {
+	if id.signer == nil {
 		return Signature{}, nil
 	}
-	if _, signed := h["Signature-Input"]; signed {
-		return Signature{}, ErrSigned
+	return id.signer.sign(h, method, target, cdn)
+}
+
+// FetchSigner signs the fetches of robots.txt files, as Sign does; nil if the identity does
+// not sign.
+func (id *Identity) FetchSigner() fetch.Signer {
+	if id.signer == nil {
+		return nil
 	}
-	form := s.formFor(target.Origin, cdn)
-	fields, err := s.Signer.Sign(method, target, form)
-	if err != nil {
-		return Signature{}, err
-	}
-	fields.Set(h)
-	return Signature{s.Key().ID(), form}, nil
+	return id.signer.fetches
 }
 
 // Load returns a copy of the table whose identities have their keys, which it reads.

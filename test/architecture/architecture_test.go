@@ -123,6 +123,7 @@ var arrows = map[string]map[string]string{
 		"internal/printable": "log lines and verdicts show what sites and clients wrote",
 		"proxy/identity":     "it asks who is asking",
 		"proxy/pace":         "it has requests wait for their turn",
+		"proxy/sign":         "it counts signed requests by the form of their signatures",
 		"robots":             "it matches paths",
 		"robots/fetch":       "the robots_file of an override is read like a robots.txt",
 		"robots/urlpath":     "paths as servers read them",
@@ -135,6 +136,7 @@ var arrows = map[string]map[string]string{
 		"internal/keyerr":   "its errors say which key they are about",
 		"proxy/sign":        "it signs the requests of identities that have keys",
 		"robots":            "the default ports of origins",
+		"robots/fetch":      "it signs fetches too, and the network that serves an origin decides on the form",
 	},
 	"proxy/pace": {
 		"internal/keyerr":      "its errors say which key they are about",
