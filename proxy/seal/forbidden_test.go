@@ -106,7 +106,7 @@ func TestForbiddenNamespaces(t *testing.T) {
 		step     string
 		obstacle Obstacle
 	}{
-		{"nomore", namespaced, "making the namespaces", NoNamespaces},
+		{"nomore", namespaced, "making the namespaces", "this system allows no new namespaces: raise user.max_user_namespaces with sysctl"},
 		{"filtered", func(cmd *exec.Cmd) *exec.Cmd { return cmd }, "making the namespaces", Seccomp},
 		{"withoutmount", func(cmd *exec.Cmd) *exec.Cmd { return cmd }, "covering files", Seccomp},
 	} {
@@ -116,7 +116,7 @@ func TestForbiddenNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, output)
 			}
-			for _, want := range []string{"sealing the command: " + c.step, "\n" + string(c.obstacle) + "\n"} {
+			for _, want := range []string{"cannot be sealed, so it was not started: " + string(c.obstacle) + " (" + c.step + ": ", "\n" + string(c.obstacle) + "\n"} {
 				if !strings.Contains(string(output), want) {
 					t.Errorf("got %s, want %q", output, want)
 				}
@@ -165,6 +165,8 @@ func TestObstacle(t *testing.T) {
 		clone    = "/proc/sys/kernel/unprivileged_userns_clone"
 		appArmor = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 		status   = "/proc/thread-self/status"
+		net      = "/proc/sys/user/max_net_namespaces"
+		mnt      = "/proc/sys/user/max_mnt_namespaces"
 	)
 	for _, c := range []struct {
 		errno syscall.Errno
@@ -173,6 +175,9 @@ func TestObstacle(t *testing.T) {
 		want  Obstacle
 	}{
 		{syscall.ENOSPC, nil, false, NoNamespaces},
+		{syscall.ENOSPC, map[string]string{net: "0", mnt: "0"}, false, "this system allows no new namespaces: raise user.max_net_namespaces and user.max_mnt_namespaces with sysctl"},
+		{syscall.ENOENT, nil, false, NoProc},
+		{syscall.ENOENT, map[string]string{status: "Name:\tx\n"}, false, ""},
 		{syscall.EUSERS, nil, false, NoNamespaces},
 		{syscall.EINVAL, nil, false, NoKernelSupport},
 		{syscall.ENOSYS, map[string]string{status: "Name:\tx\nSeccomp:\t2\n"}, false, Seccomp},
@@ -186,7 +191,8 @@ func TestObstacle(t *testing.T) {
 		{syscall.EPERM, map[string]string{status: "Uid:\t5\t0\t0\t0\nCapEff:\t000001ff7fffffff\nSeccomp:\t0"}, false, RootWithoutRights},
 		{syscall.EPERM, map[string]string{status: "Uid:\t0\t0\t0\t0\nCapEff:\t0000000080000000\n"}, false, ""},
 		{syscall.EPERM, map[string]string{status: "Uid:\t0\t5\t0\t0\nCapEff:\t0000000000000000\n"}, false, ""},
-		{syscall.EMFILE, map[string]string{clone: "0"}, false, ""},
+		{syscall.EMFILE, map[string]string{clone: "0"}, false, TooFewFiles},
+		{syscall.EIO, map[string]string{clone: "0"}, false, ""},
 	} {
 		read := func(path string) string { return c.files[path] }
 		if got := obstacle(c.errno, read, c.root); got != c.want {
@@ -196,7 +202,7 @@ func TestObstacle(t *testing.T) {
 	if inChroot() {
 		t.Error("the tests are not in a chroot")
 	}
-	if text := fmt.Sprint(&Error{Step: "x", Err: errors.New("y"), Obstacle: "z"}); text != "sealing the command: x: y; z" {
+	if text := fmt.Sprint(&Error{Step: "x", Err: errors.New("y"), Obstacle: "z"}); text != "the command cannot be sealed, so it was not started: z (x: y)" {
 		t.Errorf("got %q", text)
 	}
 }

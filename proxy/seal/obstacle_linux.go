@@ -25,7 +25,14 @@ func newError(step string, err error) *Error {
 func obstacle(errno syscall.Errno, read func(path string) string, inChroot bool) Obstacle {
 	switch errno {
 	case syscall.ENOSPC, syscall.EUSERS:
-		return NoNamespaces
+		return noNamespaces(read)
+	case syscall.EMFILE:
+		return TooFewFiles
+	case syscall.ENOENT:
+		if read("/proc/thread-self/status") == "" {
+			return NoProc
+		}
+		return ""
 	case syscall.EINVAL, syscall.ENOSYS:
 		return cmp.Or(seccomp(read), NoKernelSupport)
 	case syscall.EPERM, syscall.EACCES:
@@ -45,11 +52,29 @@ func obstacle(errno syscall.Errno, read func(path string) string, inChroot bool)
 	return cmp.Or(seccomp(read), rootWithoutRights(read))
 }
 
+// namespaceLimits are the files in /proc/sys/user, and the names of the settings, that limit
+// how many namespaces there are.
+var namespaceLimits = []string{"max_user_namespaces", "max_net_namespaces", "max_mnt_namespaces"}
+
+// noNamespaces is NoNamespaces. If limits are 0, it names these alone.
+func noNamespaces(read func(path string) string) Obstacle {
+	var zero []string
+	for _, name := range namespaceLimits {
+		if read("/proc/sys/user/"+name) == "0" {
+			zero = append(zero, "user."+name)
+		}
+	}
+	if len(zero) == 0 {
+		return NoNamespaces // too many are in use, or too few are allowed further out
+	}
+	return Obstacle("this system allows no new namespaces: raise " + strings.Join(zero, " and ") + " with sysctl")
+}
+
 // Likely reports whether nothing in this machine's settings speaks against sealing. It
 // starts nothing, so only [Start] knows.
 func Likely() bool {
-	for _, kind := range []string{"user", "net", "mnt"} {
-		if limit := readSetting("/proc/sys/user/max_" + kind + "_namespaces"); limit == "" || limit == "0" {
+	for _, name := range namespaceLimits {
+		if limit := readSetting("/proc/sys/user/" + name); limit == "" || limit == "0" {
 			return false
 		}
 	}

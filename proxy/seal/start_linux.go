@@ -98,6 +98,9 @@ func Start(ctx context.Context, cmd *exec.Cmd, options Options) (*Network, error
 		err = cmd.Start()
 	}
 	inside.Close()
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err // its path is this program's, which is not at fault
+	}
 	if err != nil {
 		return nil, newError("making the namespaces", err)
 	}
