@@ -5,11 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"robotsproxy/config"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sign"
 )
 
@@ -19,15 +25,19 @@ func keysCommand() *cobra.Command {
 		Short: "The keys that sign a bot's requests",
 		Long: `The keys with which identities sign their requests (Web Bot Auth). A signature says whose
 bot asks. It does not oblige a site to let the bot in.`,
-		Example: `  robotsproxy keys new bot-2026b.pem   # then name it in keys of an identity`,
-		Args:    cobra.NoArgs,
+		Example: `  robotsproxy keys new bot-2026b.pem               # then name it in sign.keys of an identity
+  robotsproxy keys list --config robotsproxy.yaml
+  robotsproxy keys directory --config robotsproxy.yaml -o public
+  robotsproxy keys card --config robotsproxy.yaml
+  robotsproxy keys test --config robotsproxy.yaml https://example.com/`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
 			cmd.Help()
 			return exit{code: exitUsage}
 		},
 	}
-	cmd.AddCommand(keysNewCommand())
+	cmd.AddCommand(keysNewCommand(), keysListCommand(), keysDirectoryCommand(), keysCardCommand(), keysTestCommand())
 	return cmd
 }
 
@@ -76,4 +86,77 @@ func makeKey(path string) (*sign.Key, error) {
 		return nil, fmt.Errorf("make a key: %w", errors.Join(err, os.Remove(path)))
 	}
 	return key, nil
+}
+
+func keysListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the configured keys: whose they are, and which of them sign",
+		Long: `List the keys of the configuration, one a line: the identity, the key's thumbprint,
+whether it signs or is only published, the agent at which sites look it up, and the file.
+Exit code: 1 if there are none.`,
+		Example: `  robotsproxy keys list --config robotsproxy.yaml`,
+		Args:    cobra.NoArgs,
+	}
+	addSettings(cmd)
+	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
+		identities, err := loadIdentities(cmd)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		signs := false
+		for name, id := range identities.All() {
+			for i, key := range id.Keys() {
+				use := "published"
+				if i == 0 {
+					use, signs = "signs", true
+				}
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", printable.Line(name), key.ID(), use, id.Agent(), printable.Line(id.Signing.Keys[i]))
+			}
+		}
+		if !signs {
+			return exit{exitFailed, errNobodySigns}
+		}
+		return table.Flush()
+	})
+	return cmd
+}
+
+var errNobodySigns = errors.New("no identity signs; make a key with robotsproxy keys new FILE, and name FILE in sign.keys of an identity, and its directory in sign.agent")
+
+// loadIdentities returns the configured identities with their keys.
+func loadIdentities(cmd *cobra.Command) (identity.Table, error) {
+	cfg, err := loadConfig(cmd, config.Default())
+	if err != nil {
+		return identity.Table{}, err
+	}
+	return cfg.GateSettings().Identities.Load()
+}
+
+// chooseSigning returns the identity of that name, which must sign. If the name is "", it
+// returns the only one that signs.
+func chooseSigning(identities iter.Seq2[string, *identity.Identity], name string) (string, *identity.Identity, error) {
+	var signing []string
+	byName := map[string]*identity.Identity{}
+	for known, id := range identities {
+		byName[known] = id
+		switch {
+		case len(id.Keys()) > 0:
+			signing = append(signing, known)
+		case known == name:
+			return "", nil, fmt.Errorf("the identity %s does not sign; name its keys and agent in its section sign", name)
+		}
+	}
+	switch {
+	case len(signing) == 0:
+		return "", nil, errNobodySigns
+	case name == "" && len(signing) > 1:
+		return "", nil, fmt.Errorf("several identities sign; choose one with --identity: %s", strings.Join(signing, ", "))
+	case name == "":
+		name = signing[0]
+	case !slices.Contains(signing, name):
+		return "", nil, fmt.Errorf("no identity is called %s; these sign: %s", name, strings.Join(signing, ", "))
+	}
+	return name, byName[name], nil
 }

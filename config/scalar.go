@@ -27,7 +27,7 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 			*target = 0
 			return nil
 		}
-		return set(target, s.text, parseDuration)
+		return set(target, s.text, ParseDuration)
 	case *netip.Prefix:
 		return set(target, s.text, parsePrefix)
 	case encoding.TextUnmarshaler:
@@ -100,9 +100,9 @@ func isZero(text string) bool {
 	return err == nil && d == 0
 }
 
-// parseDuration reads a duration in Go's format, which may begin with days, as in 1d12h. It
+// ParseDuration reads a duration in Go's format, which may begin with days, as in 1d12h. It
 // must be more than zero.
-func parseDuration(text string) (time.Duration, error) {
+func ParseDuration(text string) (time.Duration, error) {
 	var days, rest time.Duration
 	var err error
 	before, after, found := strings.Cut(text, "d")

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"runtime"
 	"syscall"
 
@@ -82,6 +83,9 @@ func (e *Engine) Log() zerolog.Logger { return e.log }
 
 // Keeper knows the policies of all origins. It ends with the engine.
 func (e *Engine) Keeper() *keeper.Keeper { return e.keeper }
+
+// Transport is the way out to origins. It follows no redirect, and ends with the engine.
+func (e *Engine) Transport() http.RoundTripper { return e.transport }
 
 // onClose has Close call f.
 func (e *Engine) onClose(f func() error) { e.closers = append(e.closers, f) }

@@ -30,9 +30,11 @@ const (
 	// clockSkew is how far signatures are dated back. Verifiers refuse one from the future,
 	// and their clocks differ from ours.
 	clockSkew = 5 * time.Second
-	// maxAge is how long caches may keep a directory: a key that is taken out of it may be
-	// trusted for so long.
-	maxAge = time.Hour
+	// MaxAge is how long caches may keep a directory: a key that is taken out of it may be
+	// trusted for so long. Signatures must hold longer.
+	MaxAge = time.Hour
+	// CacheControl is the header field that says so.
+	CacheControl = "max-age=3600"
 )
 
 // An Agent is an origin at which verifiers look for keys, and the keys that they find there.
@@ -131,7 +133,7 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h := w.Header()
 		directory.Set(h)
-		h.Set("Cache-Control", "max-age="+strconv.Itoa(int(maxAge.Seconds())))
+		h.Set("Cache-Control", CacheControl)
 		h.Set("Content-Length", strconv.Itoa(len(directory.Body)))
 		h.Set("X-Content-Type-Options", "nosniff")
 		w.Write(directory.Body) // net/http writes no body to HEAD

@@ -3,6 +3,7 @@ package directory
 import (
 	"bytes"
 	"crypto/ed25519"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -100,7 +101,7 @@ func TestOneAgent(t *testing.T) {
 			if got, want := verify(t, resp, "bot.example.org:8443", noon()), ids(key(1), key(2)); !slices.Equal(got, want) {
 				t.Errorf("%s of %q: %q, want %q", path, host, got, want)
 			}
-			if got := resp.Header.Get("Cache-Control"); got != "max-age=3600" {
+			if got, want := resp.Header.Get("Cache-Control"), fmt.Sprintf("max-age=%.0f", MaxAge.Seconds()); got != want {
 				t.Errorf("Cache-Control is %q", got)
 			}
 		}
