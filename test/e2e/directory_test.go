@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -123,4 +127,62 @@ func TestNoDirectoryWithoutKeys(t *testing.T) {
 	if line := w.log.Lines(`"message":"serving"`); strings.Contains(line[0], "directory_listen") {
 		t.Errorf("the log says %s", line)
 	}
+}
+
+// The files of "keys directory" make nginx serve a directory that verifies. The test does not
+// run in parallel: another one might take nginx's port.
+func TestStaticDirectory(t *testing.T) {
+	first, firstID := signingKey(t, 1)
+	second, secondID := signingKey(t, 2)
+	w := newWorld(t, fmt.Sprintf("default_identity: {sign: {agent: 'https://bot.example.org', keys: [%s, %s]}}", first, second))
+	folder := filepath.Join(t.TempDir(), "public")
+	if out, err := exec.Command(program, "keys", "directory", "--config", w.config, "-o", folder).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	site := startServer(t, func(port string) *exec.Cmd {
+		return nginxWith(t, port, folder, "charset utf-8; gzip on; gzip_types *; gzip_min_length 1; include "+filepath.Join(folder, "nginx.conf")+";")
+	})
+	for _, path := range []string{"/", sign.DirectoryPath} {
+		got := directoryAt(t, strings.TrimPrefix(site, "http://"), path, "bot.example.org", "bot.example.org")
+		wantSame(t, path, got, []string{firstID, secondID})
+	}
+}
+
+// "keys test" looks up its key as a site does, sends what it says, and knows what to do next.
+func TestKeysTest(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int32
+	status.Store(200)
+	var directory atomic.Pointer[httputil.ReverseProxy]
+	agent := newOrigin(t, "https", shop(), func(rw http.ResponseWriter, r *http.Request) { directory.Load().ServeHTTP(rw, r) })
+	site := newOrigin(t, "h2", shop(), func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(int(status.Load())) })
+	key, id := signingKey(t, 1)
+	other, _ := signingKey(t, 2)
+	config := func(keys string) string {
+		return fmt.Sprintf("directory_listen: 127.0.0.1:0\ndefault_identity: {user_agent: TestBot/1.0, sign: {agent: '%s', keys: [%s]}}", agent.URL, keys)
+	}
+	w := start(t, config(key))
+	directory.Store(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.at("directory_listen")}))
+	test := func(wantExit int, want ...string) {
+		t.Helper()
+		command := exec.Command(program, "keys", "test", "--config", w.config, "--data-dir", w.dir, site.URL+"/products/1?q=1")
+		out, _ := command.CombinedOutput()
+		if got := command.ProcessState.ExitCode(); got != wantExit {
+			t.Errorf("exit code %d, want %d", got, wantExit)
+		}
+		for _, part := range want {
+			if !strings.Contains(string(out), part) {
+				t.Errorf("it lacks %q:\n%s", part, out)
+			}
+		}
+	}
+	test(0, "key        "+id, "directory  "+agent.URL+"/: it has the key", "directory  "+agent.URL+sign.DirectoryPath+": it has the key", "form       dictionary", "answer     200")
+	sent := site.last(t)
+	if got := sent.Header; got.Get("User-Agent") != "TestBot/1.0" || got.Get("Signature-Agent") != "sig1=\""+agent.URL+"\"" || got.Get("Signature") == "" || !strings.Contains(got.Get("Signature-Input"), id) {
+		t.Errorf("the request has %v", got)
+	}
+	status.Store(403)
+	test(1, "answer     403", "a signature identifies and does not admit")
+	w.configure(config(other)) // which the running proxy does not know of
+	test(1, "it lacks the key", "publish the key first")
 }

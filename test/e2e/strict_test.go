@@ -83,11 +83,17 @@ func serveFolder(t *testing.T, serve func(t *testing.T, port, folder string) *ex
 	} {
 		must(t, os.WriteFile(filepath.Join(folder, filepath.FromSlash(name)), []byte(text), 0o644))
 	}
+	return startServer(t, func(port string) *exec.Cmd { return serve(t, port, folder) })
+}
+
+// startServer starts a program that serves at a port of 127.0.0.1.
+func startServer(t *testing.T, serving func(port string) *exec.Cmd) (site string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	must(t, l.Close())
-	server := serve(t, port, folder)
+	server := serving(port)
 	must(t, server.Start())
 	t.Cleanup(func() {
 		server.Process.Kill()
@@ -104,7 +110,10 @@ func serveFolder(t *testing.T, serve func(t *testing.T, port, folder string) *ex
 }
 
 // nginx is nginx with its default handling of paths.
-func nginx(t *testing.T, port, folder string) *exec.Cmd {
+func nginx(t *testing.T, port, folder string) *exec.Cmd { return nginxWith(t, port, folder, "") }
+
+// nginxWith is nginx with these directives for its server.
+func nginxWith(t *testing.T, port, folder, directives string) *exec.Cmd {
 	program, err := exec.LookPath("nginx")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
@@ -116,8 +125,8 @@ func nginx(t *testing.T, port, folder string) *exec.Cmd {
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temporary += kind + "_temp_path " + own + ";"
 	}
-	config := fmt.Sprintf("daemon off; master_process off; pid %s/pid; error_log %s/errors; events {} http { access_log off; %s server { listen 127.0.0.1:%s; root %s; } }",
-		own, own, temporary, port, folder)
+	config := fmt.Sprintf("daemon off; master_process off; pid %s/pid; error_log %s/errors; events {} http { access_log off; %s server { listen 127.0.0.1:%s; root %s; %s } }",
+		own, own, temporary, port, folder, directives)
 	must(t, os.WriteFile(filepath.Join(own, "nginx.conf"), []byte(config), 0o600))
 	return exec.Command(program, "-p", own, "-e", filepath.Join(own, "errors"), "-c", filepath.Join(own, "nginx.conf"))
 }
