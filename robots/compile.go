@@ -18,7 +18,7 @@ const (
 // compile makes the File from what has been read.
 func (p *parser) compile() *File {
 	names := slices.Sorted(maps.Keys(p.named))
-	f := &File{groups: make([]Group, len(names)), sitemaps: slices.Clone(p.sitemaps)}
+	f := &File{groups: make([]Group, len(names)), sitemaps: slices.Clone(p.sitemaps), licenses: slices.Clone(p.licenses)}
 	sections := make([][]int32, len(names))
 	for i, name := range names {
 		f.groups[i].name = name
@@ -30,23 +30,60 @@ func (p *parser) compile() *File {
 		p.conclude(&f.groups[i])
 	}
 	f.conclude()
-	f.size += sizeOf[File](1) + size + f.keepText()
+	f.size += sizeOf[File](1) + size + f.keepText() + p.conveyPreferences(f)
 	return f
 }
 
-// keepText puts the names of the groups and the sitemaps into one text of their own, which
-// costs the garbage collector less, and returns its length. Until then the sitemaps are
-// pieces of the body.
+// conveyPreferences gives the groups what they say about use, and returns its size in bytes.
+func (p *parser) conveyPreferences(f *File) (size int64) {
+	if p.preferences.Empty() {
+		return 0
+	}
+	sections := make([][]int32, len(f.groups))
+	for i := range f.groups {
+		sections[i] = p.preferencesOf(f.groups[i].name)
+	}
+	sets, without, size := p.preferences.Sets(sections)
+	for i, set := range sets {
+		f.groups[i].preferences = set
+	}
+	f.preferences = without
+	return size
+}
+
+// preferencesOf returns the sections of parser.preferences that concern the bot.
+func (p *parser) preferencesOf(name string) (sections []int32) {
+	runs := p.named[name]
+	for i, r := range runs {
+		r := &p.runs[r]
+		if r.preferences > 0 {
+			sections = append(sections, r.preferences)
+		}
+		if i+1 < len(runs) && p.runs[runs[i+1]].section == r.section {
+			continue
+		}
+		if s := &p.sections[r.section]; s.preferences > 0 {
+			sections = append(sections, s.preferences)
+		}
+	}
+	return sections
+}
+
+// keepText puts the names of the groups, the sitemaps and the licenses into one text of their
+// own, which costs the garbage collector less, and returns its length. Until then the
+// sitemaps and the licenses are pieces of the body.
 func (f *File) keepText() int64 {
-	pieces := make([]*string, 0, len(f.groups)+len(f.sitemaps))
+	pieces := make([]*string, 0, len(f.groups)+len(f.sitemaps)+len(f.licenses))
 	length := 0
 	for i := range f.groups {
 		pieces = append(pieces, &f.groups[i].name)
 		length += len(f.groups[i].name)
 	}
-	for i := range f.sitemaps {
-		pieces = append(pieces, &f.sitemaps[i])
-		length += len(f.sitemaps[i])
+	for _, urls := range [][]string{f.sitemaps, f.licenses} {
+		for i := range urls {
+			pieces = append(pieces, &urls[i])
+			length += len(urls[i])
+		}
 	}
 	text := make([]byte, 0, length)
 	for _, piece := range pieces {
@@ -62,7 +99,7 @@ func (f *File) conclude() {
 	if g := f.named(everyone); g != nil {
 		f.extent = g.extent
 	}
-	f.size = sizeOf[Group](cap(f.groups)) + sizeOf[string](cap(f.sitemaps))
+	f.size = sizeOf[Group](cap(f.groups)) + sizeOf[string](cap(f.sitemaps)+cap(f.licenses))
 	for i := range f.groups {
 		g := &f.groups[i]
 		if g.extent != f.extent {

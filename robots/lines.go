@@ -7,7 +7,8 @@ type Line struct {
 	Text string // as written, without its end
 	Rule bool   // it is an Allow or a Disallow line
 	// Group says that the line belongs to the group asked for: it is one of its user-agent
-	// lines, rules, Crawl-delays or Request-rates.
+	// lines, rules, Crawl-delays, Request-rates, Content-Signals or Content-Usages. Of the
+	// last two, those before the first user-agent line belong to every bot.
 	Group bool
 }
 
@@ -28,6 +29,9 @@ func Lines(body []byte, tokens []string) []Line {
 			fallthrough
 		case userAgent:
 			section = int32(len(p.sections) - 1)
+		case contentSignal, contentUsage:
+			line.Group = len(p.sections) == 0
+			fallthrough
 		case crawlDelay, requestRate:
 			section = int32(len(p.sections) - 1)
 			if !p.ruled {
@@ -39,6 +43,9 @@ func Lines(body []byte, tokens []string) []Line {
 	if group, _ := p.compile().Group(tokens); group != nil {
 		ofGroup := p.sectionsOf(group.name)
 		for i := range lines {
+			if sections[i] < 0 {
+				continue
+			}
 			_, lines[i].Group = slices.BinarySearch(ofGroup, sections[i]) // they are in order
 			if lines[i].Group && runs[i] >= 0 {
 				_, lines[i].Group = slices.BinarySearch(p.named[group.name], runs[i])

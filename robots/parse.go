@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"robotsproxy/robots/pattern"
+	"robotsproxy/robots/preference"
 )
 
 // maxLine bounds the octets of a line that count, as in Google's parser.
@@ -102,11 +103,14 @@ const (
 	sitemap
 	crawlDelay
 	requestRate
+	contentSignal
+	contentUsage
+	license
 )
 
 // fields has the accepted spellings of each field. A longer name that begins with one is
-// accepted too. They are those of Google's parser, and similar ones of Crawl-delay and
-// Request-rate, which that parser does not know.
+// accepted too. They are those of Google's parser, and similar ones of the fields that it
+// does not know.
 var fields = []struct {
 	prefix string
 	field  field
@@ -129,6 +133,14 @@ var fields = []struct {
 	{"disalow", disallow},
 	{"diasllow", disallow},
 	{"disallaw", disallow},
+	{"content-signal", contentSignal},
+	{"contentsignal", contentSignal},
+	{"content signal", contentSignal},
+	{"content-usage", contentUsage},
+	{"contentusage", contentUsage},
+	{"content usage", contentUsage},
+	{"license", license},
+	{"licence", license},
 }
 
 // splitLine returns the field and the value of a line.
@@ -155,18 +167,20 @@ func splitLine(line string) (field, string) {
 }
 
 // section is a group as it is written: user-agent lines, then rules, which are those of the
-// section of the same number in parser.rules. A Crawl-delay or
-// a Request-rate ends no section (RFC 9309 2.2.4), but a run of its user-agent lines:
+// section of the same number in parser.rules. A Crawl-delay, a Request-rate or a
+// preference ends no section (RFC 9309 2.2.4), but a run of its user-agent lines:
 // before the rules it belongs to the run right above it, after them to all runs.
 type section struct {
-	pace  pace // stated after a rule
-	blank Rule // see Group.Blank
+	pace        pace  // stated after a rule
+	preferences int32 // those after a rule: a section of parser.preferences; 0 if there are none
+	blank       Rule  // see Group.Blank
 }
 
 // run is a part of the user-agent lines of a section.
 type run struct {
-	section int32
-	pace    pace // stated before the rules
+	section     int32
+	pace        pace  // stated before the rules
+	preferences int32 // those before the rules, as in section
 }
 
 type parser struct {
@@ -175,8 +189,12 @@ type parser struct {
 	named    map[string][]int32 // the runs that address a bot, by its name in lower case
 	rules    *pattern.Builder
 	sitemaps []string
+	licenses []string
 	ruled    bool // a rule came after the last user-agent line
-	paced    bool // a Crawl-delay or Request-rate came after it
+	parted   bool // a Crawl-delay, Request-rate or preference came after it
+
+	// preferences has the lines before the first user-agent line in section 0.
+	preferences preference.Builder
 }
 
 func (p *parser) line(number int, line string) {
@@ -207,12 +225,35 @@ func (p *parser) line(number int, line string) {
 		if len(p.sections) == 0 {
 			return
 		}
-		p.paced = true
+		p.parted = true
 		stated := &p.runs[len(p.runs)-1].pace
 		if p.ruled {
 			stated = &p.sections[len(p.sections)-1].pace
 		}
 		stated.add(readPace(field, value))
+	case contentSignal:
+		p.preference(preference.ContentSignal, value, number)
+	case contentUsage:
+		p.preference(preference.ContentUsage, value, number)
+	case license:
+		if value != "" {
+			p.licenses = append(p.licenses, value)
+		}
+	}
+}
+
+func (p *parser) preference(source preference.Source, value string, number int) {
+	if len(p.sections) > 0 {
+		section := &p.runs[len(p.runs)-1].preferences
+		if p.ruled {
+			section = &p.sections[len(p.sections)-1].preferences
+		}
+		if *section == 0 {
+			*section = p.preferences.Section()
+		}
+	}
+	if p.preferences.Add(source, value, number) {
+		p.parted = true
 	}
 }
 
@@ -229,11 +270,11 @@ func (p *parser) userAgent(value string) {
 	if len(p.sections) == 0 || p.ruled {
 		p.sections = append(p.sections, section{})
 		p.rules.Section()
-		p.ruled, p.paced = false, true
+		p.ruled, p.parted = false, true
 	}
-	if p.paced {
+	if p.parted {
 		p.runs = append(p.runs, run{section: int32(len(p.sections) - 1)})
-		p.paced = false
+		p.parted = false
 	}
 	name, lead := agentNames(value)
 	p.address(name)

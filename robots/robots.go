@@ -1,6 +1,6 @@
 // Package robots is robots.txt as a language (RFC 9309): what a file says, which bots it
 // names, which of its rules decides about a URL, and which file governs that URL. It does no
-// I/O, reads no clock and logs nothing.
+// I/O, reads no clock and logs nothing. What a file says about use is in [preference].
 //
 // [Parse] compiles a file. [File.Group] finds the group of a bot, and [Group.Match] the rule
 // that decides about a path. Both are cheap and safe for concurrent use. [ParseTarget] splits
@@ -12,20 +12,42 @@ import (
 	"time"
 
 	"robotsproxy/robots/pattern"
+	"robotsproxy/robots/preference"
 )
 
 // File is a parsed robots.txt. It does not change after Parse.
 type File struct {
 	groups   []Group // in order of their names
 	sitemaps []string
+	licenses []string
 	size     int64
 	extent   Extent
 	delays   bool
+
+	preferences *preference.Set // of bots without a group
 }
 
 // Sitemaps returns the values of the file's Sitemap lines, as written, in order. They belong
 // to no group (RFC 9309 2.2.4). Callers must not change them.
 func (f *File) Sitemaps() []string { return f.sitemaps }
+
+// Licenses returns the values of the file's License lines (rslstandard.org), as written, in
+// order. They say under what terms pages may be used, and decide nothing here. Callers must
+// not change them.
+func (f *File) Licenses() []string { return f.licenses }
+
+// Preferences returns what the file says about use to the bots of one of its groups, or, if
+// group is nil, to a bot without one; nil if nothing is refused to them.
+//
+// The lines before the first user-agent line concern every bot and may only restrict. In a
+// group, such a line belongs only to the user-agent lines directly above it. After a rule it
+// belongs to all user-agent lines of the rule's group.
+func (f *File) Preferences(group *Group) *preference.Set {
+	if group == nil {
+		return f.preferences
+	}
+	return group.preferences
+}
 
 // Size is roughly how much memory the file takes, in bytes.
 func (f *File) Size() int64 { return f.size }
@@ -75,6 +97,8 @@ type Group struct {
 	extent Extent
 	pace   pace
 	blank  Rule // its Line is 0 if there is none
+
+	preferences *preference.Set // see File.Preferences
 }
 
 // Name is the name under which the file addresses the bot, in lower case; "*"

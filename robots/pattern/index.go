@@ -13,7 +13,7 @@ type index struct {
 	patterns *patterns // all of the file
 	plain    []prefix
 	wild     wild
-	reach    reach
+	reach    [ranks]reach // of the patterns of each rank
 }
 
 // prefix is an entry of the index of plain patterns, which is sorted by text.
@@ -30,7 +30,7 @@ func (a *arena) index(patterns *patterns, ids []int32) *index {
 	plain, first := make([]int32, 0, len(ids)), len(a.wild)
 	for _, id := range ids {
 		c := &patterns.all[id]
-		x.reach.add(c)
+		x.reach[c.rank()].add(c)
 		if c.plain {
 			plain = append(plain, id)
 		} else {

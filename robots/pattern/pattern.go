@@ -13,7 +13,8 @@ import (
 )
 
 // Pattern is the pattern of a line. It must begin with "/" or "*". "*" is any run of octets,
-// "$" at its end is the end of the path.
+// "$" at its end is the end of the path. The empty pattern is that of a line without one: it
+// matches every path, and is shorter than any other.
 type Pattern struct {
 	Text string // as written
 	Rank Rank   // of patterns of equal length that match, the greatest decides
@@ -35,7 +36,7 @@ type compiled struct {
 	written  span // the text as written
 	text     span // the text in normal form, without a last "*" or "$"
 	line     int32
-	weight   int32 // the length in octets, and in the last rankBits the rank
+	weight   int32 // one more than the length in octets, and in the last rankBits the rank
 	anchored bool  // the match must end where the path ends
 	plain    bool  // it matches all paths that begin with its text
 }
@@ -63,7 +64,7 @@ func (ps *patterns) size() int64 { return int64(len(ps.text)) + sizeOf[compiled]
 // since every path begins with a slash.
 func (p Pattern) compile(dst []byte) (compiled, []byte, bool) {
 	text := p.Text
-	if text == "" || text[0] != '/' && text[0] != '*' {
+	if text != "" && text[0] != '/' && text[0] != '*' {
 		return compiled{}, dst, false
 	}
 	written := span{uint32(len(dst)), uint32(len(text))}
@@ -88,7 +89,7 @@ func (p Pattern) compile(dst []byte) (compiled, []byte, bool) {
 		written:  written,
 		text:     span{at, uint32(len(text))},
 		line:     int32(p.Line),
-		weight:   int32(octets<<rankBits | int(p.Rank%ranks)),
+		weight:   int32((octets+1)<<rankBits | int(p.Rank%ranks)),
 		anchored: anchored,
 		plain:    !anchored && strings.IndexByte(text, '*') < 0,
 	}, dst, true

@@ -28,7 +28,10 @@ func TestLongestPatternDecides(t *testing.T) {
 	}{
 		{"none", nil, "/a", 0},
 		{"no match", []pattern.Pattern{{Text: "/b"}}, "/a", 0},
-		{"no path begins so", []pattern.Pattern{{Text: "a"}, {Text: ""}}, "/a", 0},
+		{"no path begins so", []pattern.Pattern{{Text: "a"}, {Text: "$"}}, "/a", 0},
+		{"the empty pattern, on every path", []pattern.Pattern{{Text: "/b"}, {Text: "", Rank: 1}, {Text: ""}}, "/a", 2},
+		{"the empty pattern, shorter than any", []pattern.Pattern{{Text: "", Rank: 3}, {Text: "*"}}, "/a", 2},
+		{"empty path", []pattern.Pattern{{Text: ""}}, "", 1},
 		{"the longest", []pattern.Pattern{{Text: "/a", Rank: 3}, {Text: "/ab"}, {Text: "/"}}, "/abc", 2},
 		{"the longest with wildcards", []pattern.Pattern{{Text: "/ab", Rank: 3}, {Text: "/*c$"}}, "/abc", 2},
 		{"equal length, the greatest rank", []pattern.Pattern{{Text: "/a", Rank: 1}, {Text: "/a", Rank: 3}, {Text: "/a", Rank: 2}}, "/a", 2},
@@ -45,6 +48,25 @@ func TestLongestPatternDecides(t *testing.T) {
 	}
 }
 
+func TestSeveralRanksTogether(t *testing.T) {
+	set := setOf(pattern.Pattern{Text: "/", Rank: 1}, pattern.Pattern{Text: "/a", Rank: 2}, pattern.Pattern{Text: "", Rank: 3})
+	for _, test := range []struct {
+		ranks         []pattern.Rank
+		always, never bool
+	}{
+		{nil, false, true},
+		{[]pattern.Rank{1}, false, false},
+		{[]pattern.Rank{1, 2}, true, false},
+		{[]pattern.Rank{2, 3}, false, false},
+		{[]pattern.Rank{0, 3}, false, true},
+		{[]pattern.Rank{0, 1, 2, 3}, true, false},
+	} {
+		if always, never := set.Always(test.ranks...), set.Never(test.ranks...); always != test.always || never != test.never {
+			t.Errorf("%v: always %v, never %v; want %v, %v", test.ranks, always, never, test.always, test.never)
+		}
+	}
+}
+
 func TestAlwaysAndNever(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -56,6 +78,9 @@ func TestAlwaysAndNever(t *testing.T) {
 		{"all paths", []pattern.Pattern{{Text: "/", Rank: 2}}, []pattern.Rank{2}, []pattern.Rank{0, 1, 3}},
 		{"all paths, another for some", []pattern.Pattern{{Text: "/", Rank: 2}, {Text: "/a"}}, nil, []pattern.Rank{1, 3}},
 		{"all paths, the greatest rank", []pattern.Pattern{{Text: "/", Rank: 2}, {Text: "*", Rank: 3}}, []pattern.Rank{3}, []pattern.Rank{0, 1, 2}},
+		{"all paths, by the empty pattern", []pattern.Pattern{{Text: ""}}, []pattern.Rank{0}, []pattern.Rank{1, 2, 3}},
+		{"the empty pattern, another for some", []pattern.Pattern{{Text: ""}, {Text: "/a$", Rank: 1}}, nil, []pattern.Rank{2, 3}},
+		{"the empty pattern, another for all", []pattern.Pattern{{Text: "", Rank: 3}, {Text: "*"}}, []pattern.Rank{0}, []pattern.Rank{1, 2, 3}},
 		{"all paths, longer than others", []pattern.Pattern{{Text: "/a", Rank: 3}, {Text: "/***"}}, []pattern.Rank{0}, []pattern.Rank{1, 2, 3}},
 	} {
 		set := setOf(test.patterns...)

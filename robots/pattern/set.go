@@ -1,6 +1,10 @@
 package pattern
 
-import "robotsproxy/robots/urlpath"
+import (
+	"slices"
+
+	"robotsproxy/robots/urlpath"
+)
 
 // Set is the patterns of one group. It does not change, and is safe for concurrent use. The
 // zero Set has no patterns.
@@ -39,49 +43,44 @@ func (s *Set) find(path string, f *search) {
 	})
 }
 
-// Always reports whether a pattern of this rank decides about every path.
-func (s *Set) Always(rank Rank) bool {
-	r := s.reach()
-	for other := range Rank(ranks) {
-		if other != rank && r.whole[rank] <= r.top[other] {
-			return false
-		}
-	}
-	return r.whole[rank] > 0
+// Always reports whether patterns of these ranks decide about every path.
+func (s *Set) Always(these ...Rank) bool {
+	in, others := s.reach(these)
+	return in.whole > others.top
 }
 
-// Never reports whether no pattern of this rank decides about any path.
-func (s *Set) Never(rank Rank) bool {
-	r := s.reach()
-	for other := range Rank(ranks) {
-		if other != rank && r.whole[other] > r.top[rank] {
-			return true
-		}
-	}
-	return r.top[rank] == 0
+// Never reports whether no pattern of these ranks decides about any path.
+func (s *Set) Never(these ...Rank) bool {
+	in, others := s.reach(these)
+	return in.top == 0 || others.whole > in.top
 }
 
 // reach is what the weights of patterns tell about all paths: a pattern that matches every
-// path beats all lighter ones, and patterns of different ranks never weigh the same.
+// path beats all lighter ones, and patterns of different ranks never weigh the same. Every
+// weight is greater than 0.
 type reach struct {
-	top   [ranks]int32 // the greatest weight of each rank; 0 if there is none
-	whole [ranks]int32 // the same of the patterns that match every path
+	top   int32 // the greatest weight
+	whole int32 // the greatest of the patterns that match every path
 }
 
 func (r *reach) add(c *compiled) {
-	rank := c.rank()
-	r.top[rank] = max(r.top[rank], c.weight)
+	r.top = max(r.top, c.weight)
 	if c.plain && c.text.len <= 1 { // "" or "/"
-		r.whole[rank] = max(r.whole[rank], c.weight)
+		r.whole = max(r.whole, c.weight)
 	}
 }
 
-func (s *Set) reach() (all reach) {
+// reach returns the reach of the patterns of these ranks, and that of the others.
+func (s *Set) reach(these []Rank) (in, others reach) {
 	for _, x := range s.indexes {
-		for rank := range all.top {
-			all.top[rank] = max(all.top[rank], x.reach.top[rank])
-			all.whole[rank] = max(all.whole[rank], x.reach.whole[rank])
+		for rank := range x.reach {
+			r := &others
+			if slices.Contains(these, Rank(rank)) {
+				r = &in
+			}
+			r.top = max(r.top, x.reach[rank].top)
+			r.whole = max(r.whole, x.reach[rank].whole)
 		}
 	}
-	return all
+	return in, others
 }

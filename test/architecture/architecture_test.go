@@ -203,7 +203,12 @@ var arrows = map[string]map[string]string{
 	"robots": {
 		"internal/hostname": "the normal form of an origin's host",
 		"robots/pattern":    "it finds the rule that decides about a path",
+		"robots/preference": "what a group says about use",
 		"robots/urlpath":    "/robots.txt in any spelling, and escapes",
+	},
+	"robots/preference": {
+		"internal/enum":  "the words of its settings",
+		"robots/pattern": "it finds the line that decides about a path",
 	},
 	"robots/pattern": {
 		"robots/urlpath": "patterns and paths are compared in their normal form",
@@ -278,6 +283,7 @@ var testOnly = []string{"internal/conformancetest", "internal/logtest", "interna
 var usersOf = map[string][]string{
 	"github.com/elazarl/goproxy":         {"proxy/forward"},
 	"github.com/spf13/cobra":             {"cli"},
+	"github.com/dunglas/httpsfv":         {"robots/preference", "internal/signtest"},
 	"github.com/goccy/go-yaml":           {"config"},
 	"modernc.org/sqlite":                 {"robots/store/sqlitestore"},
 	"github.com/dgraph-io/ristretto":     {"robots/keeper/memory"},
@@ -289,11 +295,11 @@ var usersOf = map[string][]string{
 }
 
 // language are the packages of robots.txt as a language. They do no I/O and know no clock.
-var language = []string{"robots", "robots/pattern", "robots/urlpath", "internal/hostname"}
+var language = []string{"robots", "robots/pattern", "robots/preference", "robots/urlpath", "internal/enum", "internal/hostname"}
 
 // pure are the only imports of these packages, besides each other.
 var pure = []string{
-	"bytes", "cmp", "errors", "fmt", "golang.org/x/net/idna", "maps", "math/bits",
+	"bytes", "cmp", "errors", "fmt", "github.com/dunglas/httpsfv", "golang.org/x/net/idna", "iter", "maps", "math/bits",
 	"net/netip", "net/url", "slices", "sort", "strconv", "strings", "sync", "time", "unicode/utf8", "unsafe",
 }
 

@@ -1,0 +1,130 @@
+package preference
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"robotsproxy/robots/pattern"
+)
+
+// Set is what the lines of one group say about use, and those that concern every bot. It
+// does not change, and is safe for concurrent use. A nil Set refuses nothing.
+type Set struct {
+	own    []check
+	common []check // of the lines before the first user-agent line, shared by all groups
+}
+
+// A check holds the lines that answer one question, some of which refuse.
+type check struct {
+	question *question
+	lines    pattern.Set
+	always   bool // they refuse on every path
+}
+
+// words are those of the values of a category.
+type words [immediate + 1]string
+
+// A question is whether a source refuses one part of a declared use.
+type question struct {
+	source   Source
+	category category
+	purpose  Purpose        // it concerns bots that declare this purpose
+	content  ContentUse     // or those that declare this use of content
+	refusing []pattern.Rank // the values of the category that refuse
+	words    words          // what the source writes for these
+}
+
+var questions = []question{
+	{source: ContentSignal, category: search, purpose: Search, refusing: []pattern.Rank{no}, words: words{no: "search=no"}},
+	{source: ContentSignal, category: aiInput, purpose: AIInput, refusing: []pattern.Rank{no}, words: words{no: "ai-input=no"}},
+	{source: ContentSignal, category: aiTrain, purpose: AITrain, refusing: []pattern.Rank{no}, words: words{no: "ai-train=no"}},
+	{source: ContentSignal, category: contentUse, content: Full, refusing: []pattern.Rank{reference, immediate}, words: useWords},
+	{source: ContentSignal, category: contentUse, content: Reference, refusing: []pattern.Rank{immediate}, words: useWords},
+	{source: ContentUsage, category: search, purpose: Search, refusing: []pattern.Rank{no}, words: words{no: "search=n"}},
+	{source: ContentUsage, category: aiInput, purpose: AIInput, refusing: []pattern.Rank{no}, words: words{no: "ai-use=n"}},
+	{source: ContentUsage, category: aiTrain, purpose: AITrain, refusing: []pattern.Rank{no}, words: words{no: "train-ai=n"}},
+}
+
+// A value of use= refuses more than it names, so it may be the answer to two questions.
+var useWords = words{reference: "use=reference", immediate: "use=immediate"}
+
+func (q *question) refusedBy(value pattern.Rank) bool { return slices.Contains(q.refusing, value) }
+
+// concerns reports whether the answer matters to a bot of that use, by sources that count.
+func (q *question) concerns(use Use, sources Sources) bool {
+	if use.Purposes == 0 || !sources.Has(q.source) {
+		return false
+	}
+	return use.Purposes.Has(q.purpose) || use.Content == q.content && q.content != ""
+}
+
+// Refusal is a line that refuses a declared use.
+type Refusal struct {
+	Source     Source
+	Preference string // as the source writes it: ai-train=no, train-ai=n, use=reference
+	Path       string // the line's path as written; "" if it has none
+	Line       int    // from 1; 0 if the search for the line gave up
+}
+
+// String is the source and what it says, without the line's number:
+// "content-signal: ai-train=no" or "content-usage: /blog/ train-ai=n".
+func (r Refusal) String() string {
+	return string(r.Source) + ": " + strings.TrimLeft(r.Path+" "+r.Preference, " ")
+}
+
+// Refusal returns the line that refuses a use of a path and query, as a client writes them;
+// false if none does. Of the sources and of the parts of the use, any that is refused is
+// enough. Of each source, the line with the longest path that matches decides, as a whole: it
+// leaves open what it does not state. Of several as long, the most restrictive decides.
+// Refusal allocates nothing.
+//
+// What it may cost is bounded. Where file and path would take more than a few milliseconds
+// it gives up and returns a Refusal on line 0.
+func (s *Set) Refusal(path string, use Use, sources Sources) (Refusal, bool) {
+	for c := range s.concerning(use, sources) {
+		q := c.question
+		p, found := c.lines.Match(path)
+		if gaveUp := found && p.Line == 0; gaveUp {
+			p.Rank = q.refusing[0]
+		}
+		if found && q.refusedBy(p.Rank) {
+			return Refusal{Source: q.source, Preference: q.words[p.Rank], Path: p.Text, Line: p.Line}, true
+		}
+	}
+	return Refusal{}, false
+}
+
+// RefusesAll reports whether it is certain that every path is refused.
+func (s *Set) RefusesAll(use Use, sources Sources) bool {
+	for c := range s.concerning(use, sources) {
+		if c.always {
+			return true
+		}
+	}
+	return false
+}
+
+// RefusesNone reports whether it is certain that no path is refused.
+func (s *Set) RefusesNone(use Use, sources Sources) bool {
+	for range s.concerning(use, sources) {
+		return false
+	}
+	return true
+}
+
+// concerning are the checks that matter to a bot of that use.
+func (s *Set) concerning(use Use, sources Sources) iter.Seq[*check] {
+	return func(yield func(*check) bool) {
+		if s == nil {
+			return
+		}
+		for _, checks := range [...][]check{s.own, s.common} {
+			for i := range checks {
+				if checks[i].question.concerns(use, sources) && !yield(&checks[i]) {
+					return
+				}
+			}
+		}
+	}
+}
