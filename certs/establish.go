@@ -149,8 +149,11 @@ func exists(path string) (bool, error) {
 // withRemedy says what was being done, and what helps where the directory is at fault.
 func withRemedy(err error) error {
 	remedy := ""
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOTDIR) {
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR):
 		remedy = "; choose a directory that can be written, with --data-dir or data_dir"
+	case errors.Is(err, syscall.ENOSPC):
+		remedy = "; make room there, or choose another directory with --data-dir or data_dir"
 	}
 	return fmt.Errorf("find or make the CA in the data directory: %w%s", err, remedy)
 }

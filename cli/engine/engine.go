@@ -181,6 +181,8 @@ func (e *Engine) openSQLite(ctx context.Context, cfg config.Config, inMemory int
 		return sqlitestore.OpenReadOnly(ctx, folder, store.NewMemory(inMemory)), nil
 	case isUnwritable(err), errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("%w; name a folder that can be written with --data-dir or data_dir", err)
+	case errors.Is(err, syscall.ENOSPC):
+		return nil, fmt.Errorf("%w; make room there, or name another folder with --data-dir or data_dir", err)
 	}
 	return nil, err
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -69,7 +70,7 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 	db.SetMaxIdleConns(4)
 	if err := migrate(ctx, db); err != nil {
 		db.Close()
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, fmt.Errorf("opening %s: %w", path, withErrno(err))
 	}
 	if err := check(ctx, db); err != nil {
 		db.Close()
@@ -111,6 +112,17 @@ func damaged(err error) bool {
 		return true
 	}
 	return false
+}
+
+// withErrno adds syscall.ENOSPC to an error by which SQLite says that there is no room.
+func withErrno(err error) error {
+	if failure, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch failure.Code() {
+		case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE:
+			return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
+		}
+	}
+	return err
 }
 
 // lockPath is the file beside the database at path that its processes lock.
