@@ -107,7 +107,7 @@ func (w *Store) guardedPut(recs []store.Record) (err error) {
 		if cause := recover(); cause != nil {
 			w.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).
 				Msg("a fault in the program kept it from storing a policy; please report this")
-			err = errors.New("the program failed; its log says how")
+			err = errors.New("a fault in the program")
 		}
 	}()
 	return w.beneath.Put(w.ctx, recs...)

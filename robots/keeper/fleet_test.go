@@ -1,6 +1,6 @@
 //go:build unix
 
-package store_test
+package keeper_test
 
 import (
 	"context"
