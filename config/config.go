@@ -28,6 +28,7 @@ import (
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/sealed"
 	"robotsproxy/proxy/upstream"
@@ -98,7 +99,7 @@ type Log struct {
 
 // HTTPS is the section "https": which tunnels are read, and with which certificates.
 type HTTPS struct {
-	proxy.Tunnels `yaml:",inline"`
+	Tunnels       opaque.Options `yaml:",inline"`
 	certs.Options `yaml:",inline"`
 }
 
@@ -142,7 +143,7 @@ func Default() Config {
 		ShutdownGrace:   30 * time.Second,
 		Log:             Log{logging.Defaults(), gate.LogAll},
 		Clients:         proxy.DefaultClients(),
-		HTTPS:           HTTPS{proxy.DefaultTunnels(), certs.Defaults()},
+		HTTPS:           HTTPS{opaque.Defaults(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),
 		Robots:          Robots{Options: policy.Defaults()},
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},

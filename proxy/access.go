@@ -9,6 +9,7 @@ import (
 
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/users"
 )
 
@@ -78,12 +79,12 @@ func (c Clients) admits(addr netip.Addr) bool {
 type access struct {
 	clients Clients
 	users   *users.Users // nil: any user is believed
-	tunnels Tunnels
+	tunnels opaque.Options
 }
 
 // SetAccess sets, from the next request on, who may use the proxy and which tunnels are
 // read. It returns an error, and changes nothing, if the file of users cannot be read.
-func (s *Server) SetAccess(clients Clients, tunnels Tunnels) error {
+func (s *Server) SetAccess(clients Clients, tunnels opaque.Options) error {
 	known, err := users.Read(clients.Htpasswd)
 	if err != nil {
 		return fmt.Errorf("clients.htpasswd: %w", err)

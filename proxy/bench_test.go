@@ -21,6 +21,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -144,7 +145,7 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 	}
 	server = proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
-	if err := server.SetAccess(proxy.DefaultClients(), proxy.DefaultTunnels()); err != nil {
+	if err := server.SetAccess(proxy.DefaultClients(), opaque.Defaults()); err != nil {
 		b.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

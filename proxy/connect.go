@@ -2,19 +2,21 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/http"
 	"time"
 
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
-// connect opens a tunnel for a CONNECT request. A tunnel that need not be read is passed
-// opaquely; any other is served as [Server.serveTunnel] does.
+// connect serves a CONNECT request.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	_, port, portErr := net.SplitHostPort(r.RequestURI)
 	origin, err := robots.ParseOrigin("https://" + r.RequestURI)
@@ -22,15 +24,43 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
-	t := &tunnel{door: gate.Connect, origin: origin}
+	t := &tunnel{door: gate.Connect, origin: presumed(origin)}
 	t.user, _, _ = users.Credentials(r.Header)
 	defer s.endOpening(t)
-	if s.passOpaque(w, r, t) {
+	o := s.opaque(t, identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})
+	if o != nil && s.forwarder.PassedBefore(r) {
+		s.forwarder.Answer(w, r, s.forwarder.LoopDetected())
 		return
 	}
-	if t.hijacked != nil || s.openTunnel(w, r, t) {
+	if s.open(t, o, connecting{s, w, r, t}) {
 		s.serveTunnel(t)
 	}
+}
+
+// presumed is the origin of a tunnel in which nothing has been spoken yet.
+func presumed(origin robots.Origin) robots.Origin {
+	if origin.Port == "80" {
+		origin.Scheme = "http"
+	}
+	return origin
+}
+
+// connecting is the caller that has sent a CONNECT. Until its tunnel is open, its connection
+// is net/http's.
+type connecting struct {
+	*Server
+	w      http.ResponseWriter
+	r      *http.Request
+	tunnel *tunnel
+}
+
+func (c connecting) waiting() (ctx context.Context, stop func()) { return c.r.Context(), func() {} }
+
+func (c connecting) opened() bool { return c.openTunnel(c.w, c.r, c.tunnel) }
+
+func (c connecting) refused(why *answer.Answer, _ error) bool {
+	c.forwarder.Answer(c.w, c.r, *why)
+	return true
 }
 
 // openTunnel takes the connection over from net/http and tells the client that its tunnel

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/opaque"
 )
 
 // guarded is a site that records every page it is asked for. Its host is localhost, which
@@ -520,8 +520,8 @@ func TestNothingElseInTunnels(t *testing.T) {
 // An opaque tunnel is judged alike under every spelling of its host, in every mode.
 func TestUnreadTunnelsByAnyName(t *testing.T) {
 	for name, change := range map[string]func(*settings){
-		"tunnel":      func(s *settings) { s.tunnels.Mode = proxy.Never },
-		"when_needed": func(s *settings) { s.tunnels.Mode = proxy.WhenNeeded },
+		"tunnel":      func(s *settings) { s.tunnels.Mode = opaque.Never },
+		"when_needed": func(s *settings) { s.tunnels.Mode = opaque.WhenNeeded },
 		"passthrough": func(s *settings) { s.tunnels.Passthrough = hosts([]string{"localhost"}) },
 	} {
 		w := guardedWorld(t, change, func(s *settings) { s.policies = newSays(allowsNone) })

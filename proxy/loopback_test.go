@@ -17,8 +17,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"robotsproxy/internal/loopback"
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 )
 
 // distant is a listener whose connections seem to come from another machine while far is
@@ -174,7 +174,7 @@ func TestLoopbackIsForClientsHere(t *testing.T) {
 	names := newNames(t)
 	names.set("app.test", "127.0.0.1")
 	var far atomic.Bool
-	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.Never} {
+	for _, mode := range []opaque.Mode{opaque.Intercept, opaque.Never} {
 		t.Run(string(mode), func(t *testing.T) {
 			far.Store(false)
 			w := newWorld(t, withFar(&far), func(s *settings) { s.tunnels.Mode = mode })

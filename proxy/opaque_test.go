@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
@@ -87,26 +87,26 @@ const (
 func TestTunnelsThatAreNeverRead(t *testing.T) {
 	for _, test := range []struct {
 		robots, agent string
-		mixed         proxy.Mixed
+		mixed         opaque.Mixed
 		want          string
 	}{
-		{allowsAll, "", proxy.RefuseMixed, joined},
-		{allowsNone, "", proxy.AllowMixed, refused},
-		{mixed, "", proxy.RefuseMixed, refused},
+		{allowsAll, "", opaque.RefuseMixed, joined},
+		{allowsNone, "", opaque.AllowMixed, refused},
+		{mixed, "", opaque.RefuseMixed, refused},
 		{mixed, "", "", refused},
-		{mixed, "", proxy.AllowMixed, joined},
-		{botOnly, "MyBot/1", proxy.RefuseMixed, joined},
-		{botOnly, "other", proxy.RefuseMixed, refused},
-		{"", "", proxy.RefuseMixed, joined},
-		{"404", "", proxy.RefuseMixed, joined},
-		{"503", "", proxy.AllowMixed, refused},
+		{mixed, "", opaque.AllowMixed, joined},
+		{botOnly, "MyBot/1", opaque.RefuseMixed, joined},
+		{botOnly, "other", opaque.RefuseMixed, refused},
+		{"", "", opaque.RefuseMixed, joined},
+		{"404", "", opaque.RefuseMixed, joined},
+		{"503", "", opaque.AllowMixed, refused},
 	} {
 		for _, how := range []string{"mode", "passthrough"} {
 			w := newWorld(t, func(s *settings) {
 				s.policies = newSays(test.robots)
 				s.tunnels.Mixed = test.mixed
 				if how == "mode" {
-					s.tunnels.Mode = proxy.Never
+					s.tunnels.Mode = opaque.Never
 				} else {
 					s.tunnels.Passthrough = hosts([]string{"127.0.0.*"})
 				}
@@ -171,7 +171,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(s *settings) {
 				s.policies = newSays(test.robots)
-				s.tunnels.Mode = proxy.WhenNeeded
+				s.tunnels.Mode = opaque.WhenNeeded
 				s.gate.Identities = identity.Table{Entries: test.entries, Default: test.def}
 			})
 			if got := tunnelled(w, w.origin("https", nil), ""); got != test.want {
@@ -185,7 +185,7 @@ func TestTunnelsAreReadWhereNeeded(t *testing.T) {
 func TestTunnelByUser(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(botOnly)
-		s.tunnels.Mode = proxy.WhenNeeded
+		s.tunnels.Mode = opaque.WhenNeeded
 		s.gate.Identities.Entries = []identity.Entry{{Name: "a", Match: identity.Match{Users: []string{"images"}}, Identity: identity.Identity{ProductTokens: []string{"MyBot"}}}}
 	})
 	o := w.origin("https", nil)
@@ -200,7 +200,7 @@ func TestTunnelByUser(t *testing.T) {
 func unreadWorld(t *testing.T, policies gate.Policies) *world {
 	return newWorld(t, func(s *settings) {
 		s.policies = policies
-		s.tunnels.Mode = proxy.Never
+		s.tunnels.Mode = opaque.Never
 	})
 }
 
@@ -233,7 +233,8 @@ func TestHalfClose(t *testing.T) {
 // A tunnel is closed when the policy that admitted it has expired and the next one refuses
 // it, or the proxy fails to judge it.
 func TestTunnelsAreJudgedAgain(t *testing.T) {
-	for _, change := range []string{allowsNone, mixed, "503", "panic"} {
+	const changed = "has changed"
+	for change, why := range map[string]string{allowsNone: changed, mixed: changed, "503": changed, "panic": "failed inside the proxy"} {
 		s := newSays(allowsAll)
 		w := unreadWorld(t, s)
 		c := w.tunnel(echo(t))
@@ -246,7 +247,10 @@ func TestTunnelsAreJudgedAgain(t *testing.T) {
 		if rest, _ := io.ReadAll(c); len(rest) != 0 {
 			t.Errorf("%q: %q", change, rest)
 		}
-		w.log.WaitLine(t, nil, `"method":"CONNECT"`, "has changed")
+		w.log.WaitLine(t, nil, `"method":"CONNECT"`, why)
+		if change == "panic" {
+			w.log.WaitLine(t, nil, `"level":"error"`, "please report this", "judgeAgain")
+		}
 		w.gauge("robotsproxy_tunnels", 0)
 	}
 }
@@ -254,7 +258,7 @@ func TestTunnelsAreJudgedAgain(t *testing.T) {
 func TestTunnelToADeniedAddress(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(allowsAll)
-		s.tunnels.Mode = proxy.Never
+		s.tunnels.Mode = opaque.Never
 		s.upstream.Deny = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	c := w.dial()
@@ -277,7 +281,7 @@ func TestTunnelByAParent(t *testing.T) {
 	} {
 		w := newWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
-			s.tunnels.Mode = proxy.Never
+			s.tunnels.Mode = opaque.Never
 			s.upstream.Proxy = address
 		})
 		o := w.origin("https", nil)
@@ -295,7 +299,7 @@ func TestTunnelByAParent(t *testing.T) {
 	}
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(allowsAll)
-		s.tunnels.Mode = proxy.Never
+		s.tunnels.Mode = opaque.Never
 		s.upstream.Proxy = plain.URL // without the password
 	})
 	c := w.dial()
@@ -340,7 +344,7 @@ func TestTunnelsAreDrained(t *testing.T) {
 // was judged by another name does not stay opaque.
 func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 	const closed = "closed" // after the CONNECT was let through
-	mode := func(m proxy.TunnelMode) func(*settings) {
+	mode := func(m opaque.Mode) func(*settings) {
 		return func(s *settings) { s.tunnels.Mode = m }
 	}
 	passthrough := func(patterns ...string) func(*settings) {
@@ -348,7 +352,7 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 	}
 	identityMode := func(m identity.Mode) func(*settings) {
 		return func(s *settings) {
-			s.tunnels.Mode = proxy.Never
+			s.tunnels.Mode = opaque.Never
 			s.gate.Identities.Default.Mode = m
 		}
 	}
@@ -358,19 +362,19 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 		serverName string
 		want       string
 	}{
-		"tunnel, the same":                     {mode(proxy.Never), "localhost", "localhost", joined},
-		"tunnel, the same in capitals":         {mode(proxy.Never), "localhost", "LOCALHOST", joined},
-		"tunnel, none":                         {mode(proxy.Never), "localhost", "", joined},
-		"tunnel, none for an address":          {mode(proxy.Never), "127.0.0.1", "", joined},
-		"tunnel, another":                      {mode(proxy.Never), "localhost", "example.com", closed},
-		"tunnel, a name for an address":        {mode(proxy.Never), "127.0.0.1", "localhost", closed},
+		"tunnel, the same":                     {mode(opaque.Never), "localhost", "localhost", joined},
+		"tunnel, the same in capitals":         {mode(opaque.Never), "localhost", "LOCALHOST", joined},
+		"tunnel, none":                         {mode(opaque.Never), "localhost", "", joined},
+		"tunnel, none for an address":          {mode(opaque.Never), "127.0.0.1", "", joined},
+		"tunnel, another":                      {mode(opaque.Never), "localhost", "example.com", closed},
+		"tunnel, a name for an address":        {mode(opaque.Never), "127.0.0.1", "localhost", closed},
 		"tunnel, another, reported":            {identityMode(identity.Report), "localhost", "example.com", joined},
 		"tunnel, another, not judged":          {identityMode(identity.Off), "localhost", "example.com", joined},
-		"when needed, the same":                {mode(proxy.WhenNeeded), "localhost", "localhost", joined},
-		"when needed, none":                    {mode(proxy.WhenNeeded), "localhost", "", read},
-		"when needed, none for an address":     {mode(proxy.WhenNeeded), "127.0.0.1", "", joined},
-		"when needed, another":                 {mode(proxy.WhenNeeded), "localhost", "example.com", read},
-		"when needed, a name for an address":   {mode(proxy.WhenNeeded), "127.0.0.1", "localhost", read},
+		"when needed, the same":                {mode(opaque.WhenNeeded), "localhost", "localhost", joined},
+		"when needed, none":                    {mode(opaque.WhenNeeded), "localhost", "", read},
+		"when needed, none for an address":     {mode(opaque.WhenNeeded), "127.0.0.1", "", joined},
+		"when needed, another":                 {mode(opaque.WhenNeeded), "localhost", "example.com", read},
+		"when needed, a name for an address":   {mode(opaque.WhenNeeded), "127.0.0.1", "localhost", read},
 		"passed through, the same":             {passthrough("localhost"), "localhost", "localhost", joined},
 		"passed through, none":                 {passthrough("localhost"), "localhost", "", joined},
 		"passed through, another":              {passthrough("localhost"), "localhost", "example.com", read},
@@ -424,7 +428,7 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 
 // In mode when_needed, a tunnel without TLS is read.
 func TestPlainHTTPInTunnelsThatNeedNotBeRead(t *testing.T) {
-	for _, mode := range []proxy.TunnelMode{proxy.WhenNeeded, proxy.Never} {
+	for _, mode := range []opaque.Mode{opaque.WhenNeeded, opaque.Never} {
 		w := newWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
 			s.tunnels.Mode = mode
@@ -433,7 +437,7 @@ func TestPlainHTTPInTunnelsThatNeedNotBeRead(t *testing.T) {
 		c := w.tunnel(o.host())
 		c.send("GET /page HTTP/1.1\r\nHost: example.com\r\n\r\n")
 		resp, _ := c.response(http.MethodGet)
-		if want := map[proxy.TunnelMode]int{proxy.WhenNeeded: 421, proxy.Never: 200}[mode]; resp.StatusCode != want {
+		if want := map[opaque.Mode]int{opaque.WhenNeeded: 421, opaque.Never: 200}[mode]; resp.StatusCode != want {
 			t.Errorf("%s: %s", mode, resp.Status)
 		}
 	}
@@ -445,7 +449,7 @@ func TestSilenceInUnreadTunnels(t *testing.T) {
 	for _, said := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
 		w := newWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
-			s.tunnels.Mode = proxy.Never
+			s.tunnels.Mode = opaque.Never
 			s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond
 		})
 		c := w.tunnel(echo(t))

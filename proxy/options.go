@@ -4,57 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/slots"
-	"robotsproxy/proxy/identity"
 )
-
-// Tunnels says which tunnels are read. In a configuration it is part of the section
-// "https".
-type Tunnels struct {
-	Mode TunnelMode `yaml:"mode"`
-	// Passthrough holds host globs whose tunnels are never read.
-	Passthrough []identity.HostGlob `yaml:"passthrough"`
-	// Mixed decides on a tunnel that is never read and leads to an origin whose
-	// robots.txt allows the bot only in part.
-	Mixed Mixed `yaml:"mixed_tunnel"`
-}
-
-// DefaultTunnels are the defaults of a configuration.
-func DefaultTunnels() Tunnels { return Tunnels{Mode: Intercept, Mixed: RefuseMixed} }
-
-// TunnelMode says which tunnels are read. The zero value means [Intercept].
-type TunnelMode string
-
-const (
-	// Intercept reads every tunnel.
-	Intercept TunnelMode = "intercept"
-	// WhenNeeded reads a tunnel if the verdict depends on what is inside, such as the path.
-	WhenNeeded TunnelMode = "when_needed"
-	// Never reads no tunnel: each is judged by its CONNECT alone.
-	Never TunnelMode = "tunnel"
-)
-
-// UnmarshalText reads one of the words above.
-func (m *TunnelMode) UnmarshalText(text []byte) error {
-	return enum.Unmarshal(m, text, Intercept, WhenNeeded, Never)
-}
-
-// Mixed is a verdict on a tunnel whose inside is allowed only in part. The zero value means
-// [RefuseMixed].
-type Mixed string
-
-// The two verdicts.
-const (
-	RefuseMixed Mixed = "refuse"
-	AllowMixed  Mixed = "allow"
-)
-
-// UnmarshalText reads one of the words above.
-func (m *Mixed) UnmarshalText(text []byte) error {
-	return enum.Unmarshal(m, text, RefuseMixed, AllowMixed)
-}
 
 // Limits bound what a client may use. In a configuration they are the section "limits".
 type Limits struct {

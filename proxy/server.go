@@ -3,11 +3,11 @@
 // request goes on by package forward, which has it judged.
 //
 // The outer server's handler (outer.go) takes what comes outside of tunnels, in TLS too
-// (secure.go). CONNECT (connect.go) and SOCKS (socks.go) open a tunnel. A tunnel that need not be read is judged as a whole and joined
-// to its origin (opaque.go). In any other, the first octets tell TLS from HTTP (tunnel.go),
-// TLS is ended (intercept.go), and the inner server's handler (inner.go) takes the requests.
-// A connection of a client that knows of no proxy (transparent.go) takes the same steps from
-// its first octets on.
+// (secure.go). CONNECT (connect.go), SOCKS (socks.go) and the transparent door
+// (transparent.go) all open tunnels in one way (open.go): a tunnel that need not be read is
+// judged as a whole and joined to its origin by package opaque. In any other, the first octets
+// tell TLS from HTTP (tunnel.go), TLS is ended (intercept.go), and the inner server's handler
+// (inner.go) takes the requests.
 package proxy
 
 import (
@@ -79,7 +79,7 @@ type Server struct {
 	own       atomic.Pointer[tls.Certificate] // of ServeTLS
 
 	opening   conns.Set // tunnels without a request so far, which belong to no server
-	hijacked  conns.Set // opaque tunnels and WebSockets
+	hijacked  conns.Set // opaque tunnels, those that are judged as such, and WebSockets
 	coalesced conns.Set // connections under a coalesce.Conn, which inner closes too slowly
 
 	clients *conns.Clients

@@ -1,17 +1,14 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"syscall"
-	"time"
 
 	"robotsproxy/internal/hostname"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/gate"
-	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/socks"
 )
 
@@ -45,13 +42,27 @@ func (s *Server) serveSOCKS(t *tunnel) {
 	if host, err = hostname.Normal(host); err == nil {
 		t.origin, err = originOf("https", host, port)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		s.log.Debug().Err(err).Stringer("client", t.RemoteAddr()).Msg("SOCKS names no host")
 		s.refuseSOCKS(t, socks.Failed)
-	case !s.passOpaqueSOCKS(t) && s.replySOCKS(t, socks.Succeeded):
+		return
+	}
+	t.origin = presumed(t.origin)
+	if s.open(t, s.opaque(t, t.asker()), overSOCKS{accepted{s, t}}) {
 		s.serveTunnel(t)
 	}
+}
+
+// overSOCKS is the caller that has asked for a tunnel by SOCKS.
+type overSOCKS struct{ accepted }
+
+func (c overSOCKS) opened() bool {
+	return c.accepted.opened() && c.replySOCKS(c.tunnel, socks.Succeeded)
+}
+
+func (c overSOCKS) refused(why *answer.Answer, cause error) bool {
+	c.refuseSOCKS(c.tunnel, replyFor(why, cause))
+	return true
 }
 
 // errPassword says that a client has been told that it states no user with the right password.
@@ -107,67 +118,6 @@ func (s *Server) replySOCKS(t *tunnel, reply socks.Reply) bool {
 		return false
 	}
 	return true
-}
-
-// passOpaqueSOCKS judges a tunnel as a whole and, if it may pass, joins client and origin. It
-// reports false if the tunnel must be read, and has not been opened.
-func (s *Server) passOpaqueSOCKS(t *tunnel) (done bool) {
-	tunnels := &s.access.Load().tunnels
-	judge := s.opaqueJudge(tunnels, t.origin.Host)
-	if judge == nil {
-		return false
-	}
-	// What is judged waits for a policy, a turn and the origin, and Shutdown waits for it.
-	s.hijacked.Add(t)
-	defer s.hijacked.Remove(t)
-	s.opening.Remove(t.hijacked)
-
-	ctx, stop := s.whileClientWaits(t)
-	o := newOpaque(ctx, t, judge, t.presumedOrigin(), identity.Asker{Addr: t.client(), User: t.user})
-	refusal, err := s.openOpaque(ctx, o)
-	stop()
-	s.limitOpening(t)
-	switch {
-	case errors.Is(err, gate.ErrNotUniform):
-		return !s.beginOpening(t)
-	case refusal != nil:
-		s.refuseSOCKS(t, replyFor(refusal, err))
-		o.notOpened(refusal.Status, err)
-		return true
-	case err != nil: // the client has left
-		t.Close()
-		o.notOpened(0, err)
-		return true
-	case !s.beginOpening(t) || !s.replySOCKS(t, socks.Succeeded):
-		o.origin.Close()
-		o.notOpened(0, errNotOpened)
-		return true
-	}
-	s.hijacked.Remove(t)
-	if !s.passOpened(o, tunnels) {
-		s.serveTunnel(t)
-	}
-	return true
-}
-
-// whileClientWaits returns a context for a tunnel that is yet to be opened. It ends when the
-// client leaves. Callers must call stop before anything else reads from the tunnel.
-func (s *Server) whileClientWaits(t *tunnel) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(withTunnel(s.broken, t))
-	looked := make(chan struct{})
-	t.SetDeadline(time.Time{})
-	go func() {
-		defer close(looked)
-		defer s.recoverTunnel(cancel)
-		if _, err := t.MayBeTLS(); err != nil {
-			cancel()
-		}
-	}()
-	return ctx, func() {
-		t.SetReadDeadline(time.Unix(1, 0)) // has passed
-		<-looked
-		cancel()
-	}
 }
 
 // replyFor is the reply to a client to whose CONNECT the answer would be a. err is why.

@@ -19,6 +19,7 @@ import (
 
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/socks"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
@@ -124,12 +125,12 @@ func TestSOCKSToAnAddress(t *testing.T) {
 func TestSOCKSReplies(t *testing.T) {
 	dead := deadPort(t)
 	always := newWorld(t, func(s *settings) {
-		s.tunnels.Mode = proxy.Never
+		s.tunnels.Mode = opaque.Never
 		s.policies = newSays("404")
 	})
 	reads := newWorld(t)
 	refuses := newWorld(t, func(s *settings) {
-		s.tunnels.Mode = proxy.WhenNeeded
+		s.tunnels.Mode = opaque.WhenNeeded
 		s.policies = newSays("User-agent: *\nDisallow: /")
 	})
 	for _, test := range []struct {
@@ -277,8 +278,8 @@ func TestSOCKSClientsElsewhere(t *testing.T) {
 			t.Errorf("%s: got %d", wanted, status)
 		}
 	}
-	opaque := newWorld(t, withFar(&far), func(s *settings) { s.tunnels.Mode = proxy.Never })
-	if _, reply := opaque.askSOCKS(g.host()); reply != socks.NotAllowed {
+	unread := newWorld(t, withFar(&far), func(s *settings) { s.tunnels.Mode = opaque.Never })
+	if _, reply := unread.askSOCKS(g.host()); reply != socks.NotAllowed {
 		t.Errorf("an opaque tunnel got %v", reply)
 	}
 	if pages := g.pages(); len(pages) > 0 {
@@ -299,7 +300,7 @@ func TestSOCKSClientsElsewhere(t *testing.T) {
 // for an address, by the server that its TLS asks for.
 func TestSOCKSOpaque(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.tunnels.Mode = proxy.Never
+		s.tunnels.Mode = opaque.Never
 		s.policies = newSays("404")
 	})
 	site := w.origin("https", nil)
@@ -330,7 +331,7 @@ func (h hangs) Policy(ctx context.Context, _ robots.Origin, _ keeper.Sender) (*p
 func TestSOCKSClientLeavesBeforeItsTunnel(t *testing.T) {
 	site := hangs{make(chan struct{})}
 	w := newWorld(t, func(s *settings) {
-		s.tunnels.Mode = proxy.Never
+		s.tunnels.Mode = opaque.Never
 		s.policies = site
 	})
 	c := w.dialSOCKS()

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/net/http2"
 
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/opaque"
 )
 
 // endless is a body that does not end.
@@ -161,7 +161,7 @@ func TestUnreadTunnelsThatStandStill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := impatientWorld(t, func(s *settings) {
 				s.policies = newSays(allowsAll)
-				s.tunnels.Mode = proxy.Never
+				s.tunnels.Mode = opaque.Never
 			})
 			done := make(chan struct{})
 			defer close(done)

@@ -17,7 +17,7 @@ import (
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
-	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
 )
@@ -31,7 +31,7 @@ import (
 //
 //   - TLS is for the server that the client names in it, at the port that it wanted; if it
 //     names none, for the address that it wanted. From there on it is a tunnel that a CONNECT
-//     has opened: judged as a whole or request by request, as [Tunnels] say. There is no
+//     has opened: judged as a whole or request by request, as [opaque.Options] say. There is no
 //     CONNECT that could be answered with a refusal. So a tunnel that is refused as a whole
 //     is read after all, and each request in it is answered; one that must never be read
 //     gets an alert of TLS.
@@ -94,8 +94,11 @@ func (s *Server) serveAddress(t *tunnel, wanted netip.AddrPort, turnedAway bool)
 		s.enter(t, t, s.atHost)
 	case turnedAway:
 		s.rejectTLS(t)
-	case !s.passWhole(t):
-		s.intercept(t)
+	default:
+		o := s.opaque(t, t.asker())
+		if s.open(t, o, overTLS{accepted{s, t}, o}) {
+			s.intercept(t)
+		}
 	}
 }
 
@@ -148,46 +151,21 @@ func originOf(scheme, host string, port uint16) (robots.Origin, error) {
 	return robots.ParseOrigin(scheme + "://" + net.JoinHostPort(host, fmt.Sprint(port)))
 }
 
-// passWhole judges TLS as a whole and, if it may pass, joins client and origin. It reports
-// false if the TLS must be read: for each request to be judged, or for the client to be told
-// why it is refused.
-func (s *Server) passWhole(t *tunnel) (done bool) {
-	tunnels := &s.access.Load().tunnels
-	judge := s.opaqueJudge(tunnels, t.origin.Host)
-	if judge == nil {
+// overTLS is the caller that waits for nothing but TLS: it can be told only inside, where it
+// may be read.
+type overTLS struct {
+	accepted
+	opaque *opaque.Tunnel
+}
+
+func (c overTLS) refused(why *answer.Answer, _ error) bool {
+	t := c.tunnel
+	if !c.opaque.NeverRead() {
 		return false
 	}
-	// What is judged waits for a policy, a turn and the origin, and Shutdown waits for it.
-	s.hijacked.Add(t)
-	defer s.hijacked.Remove(t)
-	s.opening.Remove(t.hijacked)
-
-	ctx := withTunnel(s.broken, t)
-	o := newOpaque(ctx, t, judge, t.origin, identity.Asker{Addr: t.client(), User: t.user})
-	refusal, err := s.openOpaque(ctx, o)
-	s.limitOpening(t)
-	switch {
-	case refusal == nil && err == nil:
-		if t.encrypted {
-			s.log.Info().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).
-				Msg("the client's TLS may name another server, encrypted (ECH): it is judged by the name that can be read")
-		}
-		if done = s.passOpened(o, tunnels); done {
-			return true
-		}
-	case tunnels.neverRead(t.origin.Host):
-		status := 0
-		if refusal != nil {
-			status = refusal.Status
-			s.log.Debug().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).Int("status", status).Msg(refusal.Details)
-		}
-		o.notOpened(status, err)
-		s.rejectTLS(t)
-		return true
-	case o.admission != nil:
-		o.admission.Discard()
-	}
-	return !s.beginOpening(t)
+	c.log.Debug().Stringer("client", t.RemoteAddr()).Str("host", t.origin.Authority()).Int("status", why.Status).Msg(why.Details)
+	c.rejectTLS(t)
+	return true
 }
 
 // rejectTLS closes a connection whose client speaks TLS that must not be read.
@@ -224,9 +202,7 @@ func (s *Server) refuseConnection(t *tunnel, wanted netip.AddrPort, err error) {
 // passDirect joins a client and a destination that the operator allows whatever is spoken.
 // The addresses that are never dialled are not dialled for it either.
 func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string, dialled func(error)) {
-	s.hijacked.Add(t)
-	defer s.hijacked.Remove(t)
-	s.opening.Remove(t.hijacked)
+	s.keep(t)
 	defer t.Close()
 
 	began, down := time.Now(), int64(0)
@@ -237,8 +213,9 @@ func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string, diall
 		s.openTunnels.Inc()
 		defer s.openTunnels.Dec()
 		// A database may well be silent for longer than a page.
-		watchdog := flow.Watchdog{Limit: s.forwarder.StallTimeout(), Target: flow.Ends{Client: t, Origin: origin}, AllowSilence: true}
-		down, err = join(t, origin, &watchdog)
+		watchdog := flow.Watchdog{Limit: s.forwarder.StallTimeout(), AllowSilence: true}
+		t.SetDeadline(time.Time{})
+		down, err = watchdog.Join(t, origin)
 	}
 	line := s.log.Info()
 	if err != nil {

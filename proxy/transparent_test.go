@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/opaque"
 )
 
 // redirects is a transparent door. A test says for each connection what its client wanted.
@@ -278,10 +278,10 @@ func isRefusal(err error) bool {
 // TLS that the mode leaves unread is judged as a whole. A refusal is shown inside, unless the
 // operator wants nothing read.
 func TestTransparentTLSAsAWhole(t *testing.T) {
-	never := func(s *settings) { s.tunnels.Mode = proxy.Never }
-	allowMixed := func(s *settings) { s.tunnels.Mode, s.tunnels.Mixed = proxy.Never, proxy.AllowMixed }
+	never := func(s *settings) { s.tunnels.Mode = opaque.Never }
+	allowMixed := func(s *settings) { s.tunnels.Mode, s.tunnels.Mixed = opaque.Never, opaque.AllowMixed }
 	passthrough := func(s *settings) { s.tunnels.Passthrough = hosts([]string{"localhost", "127.0.0.1"}) }
-	whenNeeded := func(s *settings) { s.tunnels.Mode = proxy.WhenNeeded }
+	whenNeeded := func(s *settings) { s.tunnels.Mode = opaque.WhenNeeded }
 	for name, test := range map[string]struct {
 		robots string
 		change func(*settings)
@@ -335,11 +335,11 @@ func TestTransparentTLSAsAWhole(t *testing.T) {
 
 // The server that the client's TLS names is judged and dialled, whatever address it had.
 func TestTransparentTLSDialsWhatItNames(t *testing.T) {
-	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.WhenNeeded, proxy.Never} {
+	for _, mode := range []opaque.Mode{opaque.Intercept, opaque.WhenNeeded, opaque.Never} {
 		w := guardedWorld(t, func(s *settings) { s.tunnels.Mode = mode })
 		o := w.origin("https/1.1", nil)
 		conn := tls.Client(w.redirect(faraway+":"+port(o)), &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"})
-		if err := conn.Handshake(); (err == nil) != (mode != proxy.Never) { // only a part is allowed
+		if err := conn.Handshake(); (err == nil) != (mode != opaque.Never) { // only a part is allowed
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
@@ -404,7 +404,7 @@ func echConfigs(t *testing.T, publicName string) []byte {
 // judged and dialled. A client that meant the other one gets to know that, and tries without.
 func TestTransparentEncryptedClientHello(t *testing.T) {
 	newNames(t).set("site.example", "127.0.0.1")
-	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.Never} {
+	for _, mode := range []opaque.Mode{opaque.Intercept, opaque.Never} {
 		w := guardedWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
 			s.tunnels.Mode = mode
@@ -412,7 +412,7 @@ func TestTransparentEncryptedClientHello(t *testing.T) {
 		o := w.origin("https/1.1", nil)
 		config := w.trust()
 		config.ServerName, config.EncryptedClientHelloConfigList = "hidden.example", echConfigs(t, "site.example")
-		if mode == proxy.Never { // the origin's certificate is for another name
+		if mode == opaque.Never { // the origin's certificate is for another name
 			config.EncryptedClientHelloRejectionVerify = func(tls.ConnectionState) error { return nil }
 		}
 		c := w.redirect(faraway + ":" + port(o))
@@ -421,7 +421,7 @@ func TestTransparentEncryptedClientHello(t *testing.T) {
 		if _, rejected := errors.AsType[*tls.ECHRejectionError](err); !rejected {
 			t.Errorf("%s: %v", mode, err)
 		}
-		if mode == proxy.Never {
+		if mode == opaque.Never {
 			w.log.WaitLine(t, nil, "(ECH)", `"host":"site.example:`+port(o))
 			w.log.WaitLine(t, nil, `"message":"request"`, "https://site.example:"+port(o))
 		}
@@ -540,7 +540,7 @@ func TestTransparentClientsThatAreNotAdmitted(t *testing.T) {
 
 // What a distant client wanted does not make it one on this machine.
 func TestTransparentLoopbackIsForClientsHere(t *testing.T) {
-	for _, mode := range []proxy.TunnelMode{proxy.Intercept, proxy.Never} {
+	for _, mode := range []opaque.Mode{opaque.Intercept, opaque.Never} {
 		w := guardedWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
 			s.tunnels.Mode = mode
@@ -561,7 +561,7 @@ func TestTransparentLoopbackIsForClientsHere(t *testing.T) {
 			}
 		}
 		c, err := w.redirectTLS(farClient.Addr().String()+":"+port(secure), "localhost")
-		if mode == proxy.Never {
+		if mode == opaque.Never {
 			if !isRefusal(err) {
 				t.Errorf("TLS: %v", err)
 			}
@@ -672,7 +672,7 @@ func TestTransparentShutdown(t *testing.T) {
 
 // Shutdown waits for TLS that is not read, and breaks it off when its time is over.
 func TestTransparentShutdownOfTunnels(t *testing.T) {
-	w := guardedWorld(t, func(s *settings) { s.tunnels.Mode, s.tunnels.Mixed = proxy.Never, proxy.AllowMixed })
+	w := guardedWorld(t, func(s *settings) { s.tunnels.Mode, s.tunnels.Mixed = opaque.Never, opaque.AllowMixed })
 	o := w.origin("https/1.1", nil)
 	how, c := opened(w, o, "localhost")
 	if how != joined {

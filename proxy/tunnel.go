@@ -16,6 +16,7 @@ import (
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
 )
@@ -46,6 +47,9 @@ func (t *tunnel) LocalAddr() net.Addr {
 
 // client is the address of the client.
 func (t *tunnel) client() netip.Addr { return addrPort(t.RemoteAddr()).Addr().Unmap() }
+
+// asker is who has opened the tunnel, as far as is known without a request.
+func (t *tunnel) asker() identity.Asker { return identity.Asker{Addr: t.client(), User: t.user} }
 
 // serveTunnel looks at the first octets in a tunnel. It ends TLS, and hands the requests
 // inside to the inner server.
@@ -135,8 +139,24 @@ func (s *Server) beginOpening(t *tunnel) bool {
 func (s *Server) serveAccepted(t *tunnel, serve func(*tunnel)) {
 	defer s.recoverTunnel(func() { t.Close() })
 	defer s.opening.Remove(t.hijacked)
+	defer s.hijacked.Remove(t)
 	serve(t)
 }
+
+// keep has Shutdown wait for a tunnel until serveAccepted returns, instead of closing it.
+func (s *Server) keep(t *tunnel) {
+	s.hijacked.Add(t)
+	s.opening.Remove(t.hijacked)
+}
+
+// alert tells a client that its TLS is refused, and that nothing more comes.
+func (t *tunnel) alert() {
+	t.Write(unrecognizedName)
+	t.CloseWrite()
+}
+
+// unrecognizedName is the alert (RFC 6066 3) to a client whose TLS is refused.
+var unrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
 
 // turnsAway reports whether the client of a connection may not use the proxy.
 func (s *Server) turnsAway(t *tunnel) bool {

@@ -27,6 +27,7 @@ import (
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/keeper"
@@ -65,7 +66,7 @@ type world struct {
 type settings struct {
 	proxy    proxy.Options
 	clients  proxy.Clients
-	tunnels  proxy.Tunnels
+	tunnels  opaque.Options
 	upstream upstream.Options
 	gate     gate.Settings
 	policies gate.Policies // instead of the keeper's
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	set := settings{
 		proxy:    proxy.Options{Name: "testproxy", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
 		clients:  proxy.DefaultClients(),
-		tunnels:  proxy.DefaultTunnels(),
+		tunnels:  opaque.Defaults(),
 		upstream: upstream.Defaults(),
 		gate:     gate.Settings{Identities: identity.Table{Default: identity.Default()}},
 	}

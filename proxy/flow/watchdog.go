@@ -140,12 +140,20 @@ func (w *Watchdog) Error(how Stall) error {
 	return nil
 }
 
-// Ends are two connections that a Watchdog closes to break off what [Join] carries between
-// them.
-type Ends struct{ Client, Origin net.Conn }
+// Join is [Join] under w, which closes both connections to break off what stands still, and
+// needs no Target. The error says so.
+func (w *Watchdog) Join(client, origin net.Conn) (down int64, err error) {
+	w.Target = ends{client, origin}
+	w.Start()
+	defer w.Stop()
+	down = Join(client, origin, &w.Flow)
+	return down, w.Error(w.Stop())
+}
 
-// Abort closes both connections.
-func (e Ends) Abort(Stall) {
-	e.Client.Close()
-	e.Origin.Close()
+// ends are the two connections that Watchdog.Join carries octets between.
+type ends struct{ client, origin net.Conn }
+
+func (e ends) Abort(Stall) {
+	e.client.Close()
+	e.origin.Close()
 }

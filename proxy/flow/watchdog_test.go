@@ -53,9 +53,8 @@ func TestStalledFlowsAreBrokenOff(t *testing.T) {
 				}
 				begun := time.Now()
 				time.AfterFunc(20*limit, func() { ours.Close(); up.Close() })
-				w := Watchdog{Limit: limit, Target: Ends{ours, up}}
-				w.Start()
-				Join(ours, up, &w.Flow)
+				w := Watchdog{Limit: limit}
+				_, err := w.Join(ours, up)
 				got, took := w.Stop(), time.Since(begun)
 				if got != test.want {
 					t.Errorf("%d after %v, want %d", got, took, test.want)
@@ -63,7 +62,7 @@ func TestStalledFlowsAreBrokenOff(t *testing.T) {
 				if test.want != Moving && (took < limit || took > limit*5/4+time.Second) {
 					t.Errorf("it was broken off after %v", took)
 				}
-				if err := w.Error(got); (err == nil) != (got == Moving) {
+				if (err == nil) != (got == Moving) {
 					t.Errorf("%d: %v", got, err)
 				}
 				client.Close()
