@@ -26,6 +26,7 @@ import (
 	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
+	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -58,7 +59,7 @@ type Config struct {
 	Cache           Cache             `yaml:"cache"`
 	Pace            pace.Options      `yaml:"pace"`
 	Upstream        upstream.Options  `yaml:"upstream"`
-	Limits          proxy.Limits      `yaml:"limits"`
+	Limits          conns.Limits      `yaml:"limits"`
 	Run             sealed.Options    `yaml:"run"`
 
 	warnings []Error
@@ -149,7 +150,7 @@ func Default() Config {
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},
 		Pace:            pace.Defaults(),
 		Upstream:        upstream.Defaults(),
-		Limits:          proxy.DefaultLimits(),
+		Limits:          conns.DefaultLimits(),
 		Run:             sealed.Defaults(),
 	}
 }

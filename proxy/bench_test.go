@@ -20,6 +20,7 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/admin"
+	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/upstream"
@@ -143,7 +144,7 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 	if err != nil {
 		b.Fatal(err)
 	}
-	server = proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
+	server = proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: conns.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
 	if err := server.SetAccess(proxy.DefaultClients(), opaque.Defaults()); err != nil {
 		b.Fatal(err)

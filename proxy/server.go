@@ -42,7 +42,7 @@ type Options struct {
 	// Name is this deployment's name in Via and Proxy-Status: a token.
 	Name   string
 	Via    upstream.Via
-	Limits Limits
+	Limits conns.Limits
 
 	// The functions below are for [Server.ServeTransparent]. Many goroutines call them at
 	// once. Each may be nil.
@@ -156,7 +156,7 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 }
 
 // SetStallTimeout sets how long the requests and tunnels that begin from now on may stand
-// still; see [Limits.StallTimeout].
+// still; see [conns.Limits.StallTimeout].
 func (s *Server) SetStallTimeout(limit time.Duration) { s.forwarder.SetStallTimeout(limit) }
 
 // Distrusted are the hosts, sorted, whose certificate made a client leave, as one does that

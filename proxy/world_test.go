@@ -25,6 +25,7 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/internal/logtest"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -79,7 +80,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	set := settings{
-		proxy:    proxy.Options{Name: "testproxy", Via: upstream.ViaBoth, Limits: proxy.DefaultLimits()},
+		proxy:    proxy.Options{Name: "testproxy", Via: upstream.ViaBoth, Limits: conns.DefaultLimits()},
 		clients:  proxy.DefaultClients(),
 		tunnels:  opaque.Defaults(),
 		upstream: upstream.Defaults(),

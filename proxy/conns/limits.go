@@ -1,4 +1,4 @@
-package proxy
+package conns
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ type Limits struct {
 	// StallTimeout is how long an exchange, a tunnel or a WebSocket may stand still before
 	// it is broken off: neither side sends anything, or one takes nothing of what the other
 	// sends. Silence of one side is no fault while the other sends. The wait for a
-	// response's header has a bound of its own, [upstream.Options.ResponseHeaderTimeout].
+	// response's header has a bound of its own, response_header_timeout of the section upstream.
 	// Up to a quarter more may pass; 0 is no bound.
 	StallTimeout   time.Duration `yaml:"stall_timeout,zero"`
 	MaxHeaderBytes int64         `yaml:"max_header_bytes,size"`
