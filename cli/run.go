@@ -21,6 +21,7 @@ import (
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/seal"
 	"robotsproxy/proxy/sealed"
 	"robotsproxy/proxy/upstream"
@@ -141,7 +142,7 @@ func runConfig(cmd *cobra.Command, add runFlags) (config.Config, error) {
 		return cfg, err
 	}
 	// The settings that say who may use a shared proxy, and where, are not for a private one.
-	cfg.Clients = proxy.DefaultClients()
+	cfg.Clients = access.Defaults()
 	if !cfg.Run.Sealed {
 		// Nobody else reaches the sockets of a sealed command's network. So its connections
 		// are its own, and the kernel would not find their users in this network.

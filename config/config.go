@@ -24,7 +24,7 @@ import (
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redirected"
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
@@ -50,7 +50,7 @@ type Config struct {
 	DataDir         string            `yaml:"data_dir,path"`
 	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
 	Log             Log               `yaml:"log"`
-	Clients         proxy.Clients     `yaml:"clients"`
+	Clients         access.Options    `yaml:"clients"`
 	HTTPS           HTTPS             `yaml:"https"`
 	Identities      []identity.Entry  `yaml:"identities"`
 	DefaultIdentity identity.Identity `yaml:"default_identity"`
@@ -143,7 +143,7 @@ func Default() Config {
 		AdminListen:     "127.0.0.1:9090",
 		ShutdownGrace:   30 * time.Second,
 		Log:             Log{logging.Defaults(), gate.LogAll},
-		Clients:         proxy.DefaultClients(),
+		Clients:         access.Defaults(),
 		HTTPS:           HTTPS{opaque.Defaults(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),
 		Robots:          Robots{Options: policy.Defaults()},

@@ -2,9 +2,7 @@ package proxy_test
 
 import (
 	"encoding/base64"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,7 +11,6 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/identity"
 )
 
@@ -85,49 +82,5 @@ func TestUsers(t *testing.T) {
 	c.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	if resp, _ := c.response("GET"); resp.StatusCode != 200 {
 		t.Errorf("the proxy's own page: %s", resp.Status)
-	}
-}
-
-func TestHtpasswdThatCannotBeRead(t *testing.T) {
-	dir := t.TempDir()
-	for content, want := range map[string]string{
-		"":                  "holds no user",
-		"images:plain\n":    ":1: ",
-		"# x\nimages\n":     ":2: ",
-		":$2y$05$abcdefg\n": ":1: ",
-		"a:$apr1$x$y\n":     "htpasswd -B",
-	} {
-		file := filepath.Join(dir, "htpasswd")
-		must(t, os.WriteFile(file, []byte(content), 0o600))
-		err := proxy.Clients{Htpasswd: file}.Validate()
-		if err == nil || !strings.HasPrefix(err.Error(), "htpasswd: ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", content, err)
-		}
-	}
-	if err := (proxy.Clients{Htpasswd: filepath.Join(dir, "none")}).Validate(); err == nil || !strings.Contains(err.Error(), "htpasswd -cB") {
-		t.Errorf("a file that is not there: %v", err)
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	some := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	for _, test := range []struct {
-		address string
-		clients proxy.Clients
-		want    string
-	}{
-		{"127.0.0.1:8080", proxy.Clients{Allow: all}, ""},
-		{"[::1]:8080", proxy.DefaultClients(), ""},
-		{"0.0.0.0:8080", proxy.DefaultClients(), "clients.allow"},
-		{"[::]:8080", proxy.Clients{Allow: some}, ""},
-		{"192.0.2.1:8080", proxy.Clients{Allow: all}, "open proxy"},
-		{"192.0.2.1:8080", proxy.Clients{Allow: all, Htpasswd: "x"}, ""},
-	} {
-		addr, err := net.ResolveTCPAddr("tcp", test.address)
-		must(t, err)
-		if got := test.clients.Warning(addr); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s for %v: %q", test.address, test.clients.Allow, got)
-		}
 	}
 }

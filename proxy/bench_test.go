@@ -19,6 +19,7 @@ import (
 
 	"robotsproxy/certs"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
@@ -146,7 +147,7 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 	}
 	server = proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: conns.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
-	if err := server.SetAccess(proxy.DefaultClients(), opaque.Defaults()); err != nil {
+	if err := server.SetAccess(access.Defaults(), opaque.Defaults()); err != nil {
 		b.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

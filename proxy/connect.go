@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"time"
 
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sniff"
-	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
@@ -25,7 +25,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := &tunnel{door: gate.Connect, origin: presumed(origin)}
-	t.user, _, _ = users.Credentials(r.Header)
+	t.user, _, _ = access.Credentials(r.Header)
 	defer s.endOpening(t)
 	o := s.opaque(t, identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})
 	if o != nil && s.forwarder.PassedBefore(r) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/access"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
@@ -315,7 +315,7 @@ func TestHTTP10InTLS(t *testing.T) {
 }
 
 func TestClientsThatMayNot(t *testing.T) {
-	w := newWorld(t, func(s *settings) { s.clients = proxy.Clients{} })
+	w := newWorld(t, func(s *settings) { s.clients = access.Options{} })
 	for _, request := range []string{
 		"GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n",
 		"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",

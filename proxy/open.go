@@ -31,7 +31,7 @@ type caller interface {
 
 // opaque returns the tunnel t as one that may stay opaque; nil if it is read in any case.
 func (s *Server) opaque(t *tunnel, asker identity.Asker) *opaque.Tunnel {
-	return s.access.Load().tunnels.Tunnel(s.gate, gate.Ask{
+	return s.settings.Load().tunnels.Tunnel(s.gate, gate.Ask{
 		Target: robots.Target{Origin: t.origin, Path: "/"},
 		Asker:  asker,
 		Method: http.MethodConnect,

@@ -3,21 +3,21 @@ package proxy
 import (
 	"net/http"
 
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/home"
-	"robotsproxy/proxy/users"
 	"robotsproxy/robots"
 )
 
 // serveOuter handles what clients send outside of tunnels: absolute-form requests, CONNECT,
 // and requests to the proxy itself as a web site.
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
-	client, access := forward.ClientAddr(r), s.access.Load()
+	client, settings := forward.ClientAddr(r), s.settings.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
-	case s.turnAway(w, r, access):
-	case proxied && !access.users.Know(r.Context(), client, r.Header):
+	case s.turnAway(w, r, settings):
+	case proxied && !settings.users.Know(r.Context(), client, r.Header):
 		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusProxyAuthRequired,
 			Kind:    "http_request_denied",
@@ -31,7 +31,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		s.asterisk(w, r)
 	case r.URL.IsAbs():
 		target, err := robots.ParseTarget(r.RequestURI)
-		user, _, _ := users.Credentials(r.Header)
+		user, _, _ := access.Credentials(r.Header)
 		switch {
 		case err != nil:
 			s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
@@ -46,16 +46,16 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 }
 
 // turnAway answers a client that may not use the proxy. It reports false for all others.
-func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, access *access) bool {
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, settings *settings) bool {
 	switch client := forward.ClientAddr(r); {
-	case !access.clients.admits(client):
+	case !settings.clients.Admits(client):
 		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusForbidden,
 			Kind:    "http_request_denied",
 			Details: client.String() + " may not use this proxy",
 			Advice:  "Its operator admits clients by their address in clients.allow.",
 		})
-	case access.clients.Connections != nil && refused(r.Context()) != nil:
+	case settings.clients.Connections != nil && refused(r.Context()) != nil:
 		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusForbidden,
 			Kind:    "http_request_denied",

@@ -27,6 +27,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/certs"
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/forward"
@@ -34,7 +35,6 @@ import (
 	"robotsproxy/proxy/home"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream"
-	"robotsproxy/proxy/users"
 )
 
 // Options say what a Server calls itself and what it bounds.
@@ -66,7 +66,7 @@ type Server struct {
 	transport *upstream.Transport
 	log       zerolog.Logger
 
-	access    atomic.Pointer[access]
+	settings  atomic.Pointer[settings]
 	forwarder *forward.Forwarder
 	home      http.Handler
 	outer     *http.Server                    // for clients' connections
@@ -118,7 +118,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 		Name: opts.Name,
 		CA:   ca.PEM(),
 		Identify: func(r *http.Request) (string, []string) {
-			user, _, _ := users.Credentials(r.Header)
+			user, _, _ := access.Credentials(r.Header)
 			return g.Identify(identity.Asker{Addr: forward.ClientAddr(r), User: user, Header: r.Header})
 		},
 		NotFound: s.pageNotFound,
@@ -138,7 +138,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.byHost.Protocols.SetUnencryptedHTTP2(true)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.broken, s.breakOff = context.WithCancel(context.Background())
-	s.access.Store(&access{})
+	s.settings.Store(&settings{})
 	return s
 }
 

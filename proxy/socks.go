@@ -71,7 +71,7 @@ var errPassword = errors.New("the client is none of the users in clients.htpassw
 // askSOCKS has a client say who it is and where it wants to go. A client that may not use the
 // proxy is told when it has said so, without its password being checked.
 func (s *Server) askSOCKS(t *tunnel) (host string, port uint16, err error) {
-	known, turnedAway := s.access.Load().users, s.turnsAway(t)
+	known, turnedAway := s.settings.Load().users, s.turnsAway(t)
 	credentials, err := socks.Negotiate(t, known != nil && !turnedAway)
 	if err != nil {
 		return "", 0, err

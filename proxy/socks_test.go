@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"robotsproxy/proxy"
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/socks"
@@ -264,7 +264,7 @@ func TestSOCKSClientsElsewhere(t *testing.T) {
 	g := newGuarded(t, "http")
 
 	stranger := guardedWorld(t, withFar(&far), func(s *settings) {
-		s.clients = proxy.DefaultClients()
+		s.clients = access.Defaults()
 		s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost)
 	})
 	for _, wanted := range []string{g.host(), "127.0.0.1:" + g.port} {

@@ -244,7 +244,7 @@ func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request) {
 	}
 	target, err := t.targetByHost(r)
 	switch {
-	case s.turnAway(w, r, s.access.Load()):
+	case s.turnAway(w, r, s.settings.Load()):
 	case r.Method == http.MethodConnect:
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT over HTTP/2 is not served"))
 	case !httpguts.ValidHeaderFieldName(r.Method): // HTTP/2 allows any text

@@ -31,7 +31,7 @@ type tunnel struct {
 	user      string        // who opened it, as the client says by Proxy-Authorization or SOCKS
 	handshake distrust.Handshake
 
-	refused   func() error // what [Clients.Connections] says of it; nil if that is nil, or was asked before
+	refused   func() error // what [access.Options.Connections] says of it; nil if that is nil, or was asked before
 	listening net.Addr     // where it was accepted; nil but at the transparent door
 	encrypted bool         // its TLS may name another server, encrypted; known at the transparent door alone
 }
@@ -160,8 +160,8 @@ var unrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
 
 // turnsAway reports whether the client of a connection may not use the proxy.
 func (s *Server) turnsAway(t *tunnel) bool {
-	access := s.access.Load()
-	return !access.clients.admits(addrPort(t.RemoteAddr()).Addr()) || access.clients.Connections != nil && t.refused != nil && t.refused() != nil
+	settings := s.settings.Load()
+	return !settings.clients.Admits(addrPort(t.RemoteAddr()).Addr()) || settings.clients.Connections != nil && t.refused != nil && t.refused() != nil
 }
 
 type tunnelKey struct{}

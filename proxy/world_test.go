@@ -25,6 +25,7 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/internal/logtest"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
@@ -66,7 +67,7 @@ type world struct {
 // settings are what a test may change.
 type settings struct {
 	proxy    proxy.Options
-	clients  proxy.Clients
+	clients  access.Options
 	tunnels  opaque.Options
 	upstream upstream.Options
 	gate     gate.Settings
@@ -81,7 +82,7 @@ func newWorld(t *testing.T, change ...func(*settings)) *world {
 	dir := t.TempDir()
 	set := settings{
 		proxy:    proxy.Options{Name: "testproxy", Via: upstream.ViaBoth, Limits: conns.DefaultLimits()},
-		clients:  proxy.DefaultClients(),
+		clients:  access.Defaults(),
 		tunnels:  opaque.Defaults(),
 		upstream: upstream.Defaults(),
 		gate:     gate.Settings{Identities: identity.Table{Default: identity.Default()}},

@@ -33,7 +33,7 @@ var arrows = map[string]map[string]string{
 		"internal/keyerr":     "its errors say which key they are about",
 		"internal/logging":    "the options of log",
 		"internal/redirected": "whether there can be a transparent door",
-		"proxy":               "the options of clients",
+		"proxy/access":        "the options of clients",
 		"proxy/admin":         "the token's type",
 		"proxy/conns":         "the options of limits",
 		"proxy/gate":          "the options of overrides, and which decisions are logged",
@@ -49,10 +49,10 @@ var arrows = map[string]map[string]string{
 		"certs":               "it ends TLS with leaf certificates",
 		"internal/coalesce":   "HTTP/2 to clients is sent in few pieces",
 		"internal/hostname":   "the name that a client's TLS asks for, in its normal form",
-		"internal/keyerr":     "its errors say which key they are about",
 		"internal/loopback":   "it says which clients are on this machine",
 		"internal/redirected": "the address that the kernel knows a redirected client by",
 		"internal/shortage":   "doors wait while there is no descriptor for a connection",
+		"proxy/access":        "who may use it",
 		"proxy/answer":        "its own responses",
 		"proxy/conns":         "the connections of clients",
 		"proxy/distrust":      "which clients do not trust the CA",
@@ -66,7 +66,6 @@ var arrows = map[string]map[string]string{
 		"proxy/socks":         "what the clients of its SOCKS door say",
 		"proxy/upstream":      "opaque tunnels are dialled there",
 		"proxy/upstream/ftp":  "it checks the paths of ftp URLs",
-		"proxy/users":         "users have passwords",
 		"robots":              "targets and origins",
 	},
 	"proxy/answer": {
@@ -249,8 +248,9 @@ var arrows = map[string]map[string]string{
 		"internal/outage": "the log tells of a store that fails once",
 		"robots/store":    "the store that it writes to",
 	},
-	"proxy/users": {
-		"internal/fair": "clients take turns for the checks of passwords",
+	"proxy/access": {
+		"internal/keyerr": "its errors say which key they are about",
+		"internal/fair":   "clients take turns for the checks of passwords",
 	},
 	"internal/redistest": {
 		"internal/redisclient": "it opens the program's client with more time for slow machines",

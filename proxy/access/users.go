@@ -1,9 +1,7 @@
-// Package users checks passwords of clients against the users in an htpasswd file.
-//
-// A bcrypt check is slow by design. So the package runs one check at a time, remembers each
-// result, and has the addresses of clients take turns: whoever guesses passwords delays
-// nobody but clients at the same address.
-package users
+// Package access says who may use the proxy: clients at which addresses, on which connections,
+// and which users with their passwords. [Options] are the operator's answer, [Users] those of
+// an htpasswd file.
+package access
 
 import (
 	"bufio"
@@ -26,6 +24,10 @@ import (
 
 // Users are the users in a file. A nil *Users knows everyone and wants no password. Users
 // are safe for concurrent use.
+//
+// A bcrypt check is slow by design. So Users run one check at a time, remember each result,
+// and have the addresses of clients take turns: whoever guesses passwords delays nobody but
+// clients at the same address.
 type Users struct {
 	hashes  map[string][]byte
 	cost    int                               // the highest of hashes
