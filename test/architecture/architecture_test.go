@@ -266,8 +266,9 @@ var arrows = map[string]map[string]string{
 		"robots/store/encoding": "how texts and times are written",
 	},
 	"robots/store/sqlitestore": {
-		"robots/store":          "the type of its records",
-		"robots/store/encoding": "how texts and times are written",
+		"robots/store":                    "the type of its records",
+		"robots/store/encoding":           "how texts and times are written",
+		"robots/store/sqlitestore/dbfile": "the database file, which it reads and writes",
 	},
 	"robots/store/storetest": {
 		"robots/store": "it tests what every store does",
@@ -283,7 +284,7 @@ var leaves = []string{
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
-	"robots/store/encoding",
+	"robots/store/encoding", "robots/store/sqlitestore/dbfile",
 }
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
@@ -296,7 +297,7 @@ var usersOf = map[string][]string{
 	"github.com/spf13/cobra":             {"cli"},
 	"github.com/dunglas/httpsfv":         {"robots/preference", "internal/signtest"},
 	"github.com/goccy/go-yaml":           {"config"},
-	"modernc.org/sqlite":                 {"robots/store/sqlitestore"},
+	"modernc.org/sqlite":                 {"robots/store/sqlitestore/dbfile"},
 	"github.com/dgraph-io/ristretto":     {"robots/keeper/memory"},
 	"github.com/redis/go-redis":          {"robots/store/redisstore", "proxy/pace", "internal/redisclient", "internal/redistest"},
 	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},

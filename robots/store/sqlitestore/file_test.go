@@ -67,7 +67,7 @@ func TestDamagedFileIsSetAside(t *testing.T) {
 		"with a version":  otherDatabase(t, `CREATE TABLE houses (street TEXT); PRAGMA user_version = 1`),
 		"a newer version": otherDatabase(t, `CREATE TABLE houses (street TEXT); PRAGMA user_version = 99`),
 		"negative":        otherDatabase(t, `PRAGMA user_version = -5`),
-		"ours, negative":  otherDatabase(t, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -5`, applicationID)),
+		"ours, negative":  otherDatabase(t, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -5`, 0x726f626f)),
 		"schema gone":     append(append(bytes.Clone(good[:100]), make([]byte, 3996)...), good[4096:]...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestDamageFoundLater(t *testing.T) {
 func TestNewerSchemaIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	if _, err := s.db.Load().Exec(`PRAGMA user_version = 99`); err != nil {
+	if _, err := database(t, s).Exec(`PRAGMA user_version = 99`); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -238,9 +238,7 @@ func TestFileThatIsGone(t *testing.T) {
 			if name == "replaced" {
 				storetest.Expect(t, last, otherRec)
 			}
-			if err := examine(t.Context(), last.db.Load().DB); err != nil {
-				t.Error(err)
-			}
+			expectWhole(t, last)
 			if n := strings.Count(log.String(), "deleted, replaced or cut"); n != 2 {
 				t.Errorf("logged %s", log.String())
 			}

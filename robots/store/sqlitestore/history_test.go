@@ -180,7 +180,7 @@ func TestLastSchemaIsMigrated(t *testing.T) {
 
 func count(t testing.TB, s *Store, table string) (n int) {
 	t.Helper()
-	if err := s.db.Load().QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
+	if err := database(t, s).QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -189,12 +189,8 @@ func count(t testing.TB, s *Store, table string) (n int) {
 // fileSize is that of the database when all that is written is in it.
 func fileSize(t testing.TB, s *Store) int64 {
 	t.Helper()
-	if _, err := s.db.Load().Exec(`PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
+	if _, err := database(t, s).Exec(`PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
+	return onDisk(t, s)
 }

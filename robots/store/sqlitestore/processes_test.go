@@ -170,9 +170,7 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 				written++
 			}
 		}
-		if err := examine(t.Context(), s.db.Load().DB); err != nil {
-			t.Error(err)
-		}
+		expectWhole(t, s)
 		s.Close()
 		if aside := setAsideIn(t, dir); len(aside) > 0 {
 			t.Errorf("set aside: %v", aside)
@@ -203,9 +201,7 @@ func TestFullDisk(t *testing.T) {
 	for i := range last + 1 {
 		storetest.Expect(t, s, childRecord("writer", i))
 	}
-	if err := examine(t.Context(), s.db.Load().DB); err != nil {
-		t.Error(err)
-	}
+	expectWhole(t, s)
 	if aside := setAsideIn(t, dir); len(aside) > 0 {
 		t.Errorf("set aside: %v", aside)
 	}
@@ -250,7 +246,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	s := open(t, dir)
 	one, two := childRecord("locked", 1), childRecord("locked", 2)
 	storetest.Put(t, s, one)
-	other, err := sql.Open("sqlite", dataSource(filepath.Join(dir, "policies.db")))
+	other, err := sql.Open("sqlite", "file:"+filepath.Join(dir, fileName)+"?_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,23 +322,4 @@ func TestUnwritableFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("writing to " + filepath.Join(dir, "policies.db") + ": attempt to write a readonly database")
-}
-
-func TestLockIsWaitedFor(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hurried, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := lock(hurried, path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v", err)
-	}
-	time.AfterFunc(30*time.Millisecond, unlock)
-	unlock, err = lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
 }

@@ -8,11 +8,12 @@ import (
 
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/encoding"
+	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
 // Put implements [store.Store]. The records are kept all or none.
 func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
-	return s.write(ctx, func(db *database) error {
+	return s.file.Write(ctx, func(db *dbfile.Database) error {
 		if err := s.putRecords(ctx, db, recs); err != nil {
 			return err
 		}
@@ -29,7 +30,7 @@ func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 }
 
 // putRecords keeps all of the records or none.
-func (s *Store) putRecords(ctx context.Context, db *database, recs []store.Record) error {
+func (s *Store) putRecords(ctx context.Context, db *dbfile.Database, recs []store.Record) error {
 	// Compressing takes time, so it is done before other processes have to wait.
 	packed := make(map[string][]byte) // by SHA-256; nil if it is kept already
 	for _, rec := range recs {
@@ -66,12 +67,12 @@ func (s *Store) putRecords(ctx context.Context, db *database, recs []store.Recor
 
 // putText returns the id of the record's text, 0 if it has none. It first keeps the text if
 // packed is not nil.
-func (s *Store) putText(ctx context.Context, db *database, tx *sql.Tx, rec store.Record, packed []byte) (id int64, err error) {
+func (s *Store) putText(ctx context.Context, db *dbfile.Database, tx *sql.Tx, rec store.Record, packed []byte) (id int64, err error) {
 	if rec.SHA256 == "" {
 		return 0, nil
 	}
 	if packed == nil {
-		find, err := db.prepare(ctx, tx, `SELECT id FROM texts WHERE sha256 = ?`)
+		find, err := db.Prepare(ctx, tx, `SELECT id FROM texts WHERE sha256 = ?`)
 		if err != nil {
 			return 0, err
 		}
@@ -80,7 +81,7 @@ func (s *Store) putText(ctx context.Context, db *database, tx *sql.Tx, rec store
 		}
 		packed = encoding.Gzip(rec.Body) // another process has swept it out since
 	}
-	insert, err := db.prepare(ctx, tx, `
+	insert, err := db.Prepare(ctx, tx, `
 INSERT INTO texts (sha256, gzip) VALUES (?, ?)
 ON CONFLICT DO UPDATE SET gzip = excluded.gzip RETURNING id`)
 	if err != nil {
@@ -90,7 +91,7 @@ ON CONFLICT DO UPDATE SET gzip = excluded.gzip RETURNING id`)
 	return id, err
 }
 
-func (s *Store) putRecord(ctx context.Context, db *database, tx *sql.Tx, rec store.Record, textID int64) error {
+func (s *Store) putRecord(ctx context.Context, db *dbfile.Database, tx *sql.Tx, rec store.Record, textID int64) error {
 	// Another process may have got a later answer meanwhile: that is not replaced, unless
 	// it is from the future, by a clock that was wrong.
 	const upsert = `
@@ -104,7 +105,7 @@ ON CONFLICT DO UPDATE SET
 	failures = excluded.failures, next_try = excluded.next_try, cause = excluded.cause,
 	user_agent = excluded.user_agent, cdn = excluded.cdn
 WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
-	put, err := db.prepare(ctx, tx, upsert)
+	put, err := db.Prepare(ctx, tx, upsert)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ WHERE policies.fetched_at <= excluded.fetched_at OR policies.fetched_at > ?`
 
 // putVersion notes that the record's last answer has been seen. A record with failures since
 // is noted too: the record of the answer itself may have been overtaken.
-func putVersion(ctx context.Context, db *database, tx *sql.Tx, rec store.Record, textID int64, now time.Time) error {
+func putVersion(ctx context.Context, db *dbfile.Database, tx *sql.Tx, rec store.Record, textID int64, now time.Time) error {
 	if rec.Status == 0 {
 		return nil
 	}
@@ -128,7 +129,7 @@ ON CONFLICT DO UPDATE SET
 	first_seen = min(first_seen, excluded.first_seen),
 	last_seen = max(min(last_seen, ?5), excluded.last_seen)
 RETURNING first_seen = last_seen`
-	note, err := db.prepare(ctx, tx, seen)
+	note, err := db.Prepare(ctx, tx, seen)
 	if err != nil {
 		return err
 	}
@@ -141,8 +142,8 @@ RETURNING first_seen = last_seen`
 }
 
 // hasText reports whether a text is kept and can be read.
-func hasText(ctx context.Context, db *database, sha256 string) (bool, error) {
-	find, err := db.prepare(ctx, nil, `SELECT gzip FROM texts WHERE sha256 = ?`)
+func hasText(ctx context.Context, db *dbfile.Database, sha256 string) (bool, error) {
+	find, err := db.Prepare(ctx, nil, `SELECT gzip FROM texts WHERE sha256 = ?`)
 	if err != nil {
 		return false, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/encoding"
+	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
 // Get implements [store.Store].
@@ -25,22 +26,21 @@ func (s *Store) List(ctx context.Context, after, part string, limit int) ([]stor
 }
 
 func (s *Store) query(ctx context.Context, texts bool, where string, args ...any) ([]store.Record, error) {
-	db := s.db.Load()
-	recs, err := readRecords(ctx, db, texts, where, args...)
-	if err != nil {
-		s.mend(ctx, db, err)
-		return nil, fmt.Errorf("reading from %s: %w", s.path, err)
-	}
-	return recs, nil
+	var recs []store.Record
+	err := s.file.Read(ctx, func(db *dbfile.Database) (err error) {
+		recs, err = readRecords(ctx, db, texts, where, args...)
+		return err
+	})
+	return recs, err
 }
 
 // readRecords reads the records that meet a condition, with or without their texts.
-func readRecords(ctx context.Context, db *database, texts bool, where string, args ...any) ([]store.Record, error) {
+func readRecords(ctx context.Context, db *dbfile.Database, texts bool, where string, args ...any) ([]store.Record, error) {
 	text := "NULL"
 	if texts {
 		text = "gzip"
 	}
-	query, err := db.prepare(ctx, nil, `
+	query, err := db.Prepare(ctx, nil, `
 SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
 	failed_since, failed_status, failures, next_try, cause, user_agent, cdn
 FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
@@ -73,16 +73,15 @@ FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 
 // Versions implements [store.Store].
 func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, error) {
-	db := s.db.Load()
-	versions, err := readVersions(ctx, db, origin)
-	if err != nil {
-		s.mend(ctx, db, err)
-		return nil, fmt.Errorf("reading from %s: %w", s.path, err)
-	}
-	return versions, nil
+	var versions []store.Version
+	err := s.file.Read(ctx, func(db *dbfile.Database) (err error) {
+		versions, err = readVersions(ctx, db, origin)
+		return err
+	})
+	return versions, err
 }
 
-func readVersions(ctx context.Context, db *database, origin string) ([]store.Version, error) {
+func readVersions(ctx context.Context, db *dbfile.Database, origin string) ([]store.Version, error) {
 	rows, err := db.QueryContext(ctx, `
 SELECT coalesce(sha256, ''), gzip, status, first_seen, last_seen
 FROM versions LEFT JOIN texts ON texts.id = text_id

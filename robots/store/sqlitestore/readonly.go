@@ -2,64 +2,29 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
 // readOnly keeps in memory what is put. It also finds what is in a database that cannot be
 // written.
 type readOnly struct {
 	*store.Memory
-	file *database
+	file *dbfile.Database
 }
 
 // OpenReadOnly opens the policies in dataDir, which cannot be written. What is put goes to
 // memory, and is lost at the end. If no policies can be read in dataDir, the store is
 // memory alone.
 func OpenReadOnly(ctx context.Context, dataDir string, memory *store.Memory) store.Store {
-	file, err := connectReadOnly(ctx, filepath.Join(dataDir, "policies.db"))
+	file, err := dbfile.OpenReadOnly(ctx, filepath.Join(dataDir, fileName))
 	if err != nil {
 		return memory
 	}
 	return &readOnly{memory, file}
-}
-
-func connectReadOnly(ctx context.Context, path string) (*database, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	// SQLite reads a log of writes only by a file that it shares with their writer.
-	// Without a log, nobody writes.
-	mode := "&immutable=1"
-	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
-		mode = "&mode=ro"
-	}
-	db, err := sql.Open("sqlite", dataSource(path)+mode)
-	if err != nil {
-		return nil, err
-	}
-	if err := lookReadOnly(ctx, db); err != nil {
-		db.Close()
-		return nil, err
-	}
-	return newDatabase(db, path)
-}
-
-// lookReadOnly is look for a file that has not been migrated, and cannot be.
-func lookReadOnly(ctx context.Context, db *sql.DB) error {
-	switch version, err := schemaVersion(ctx, db); {
-	case err != nil:
-		return err
-	case version < len(migrations):
-		return fmt.Errorf("its schema is version %d, and this program reads version %d", version, len(migrations))
-	}
-	return look(ctx, db)
 }
 
 func (r *readOnly) Get(ctx context.Context, origin string) (store.Record, bool, error) {

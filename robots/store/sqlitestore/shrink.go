@@ -2,6 +2,8 @@ package sqlitestore
 
 import (
 	"context"
+
+	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
 // Evicted returns how much has been dropped to stay within MaxSize: versions that were no
@@ -10,33 +12,35 @@ func (s *Store) Evicted() (versions, origins int64) {
 	return s.evictedVersions.Load(), s.evictedOrigins.Load()
 }
 
-// evictionList is how many things to drop are looked for at once. To find the
-// oldest, all are looked at, so each look finds many.
-const evictionList = 16_384
-
-// evictionBatch is how many are dropped in one transaction, before the size is looked
-// at again: few, as texts may be long. evictionSteps is how many transactions follow
-// each other before records are written again: a database that is far too large gets
-// smaller with each write.
-const evictionBatch, evictionSteps = 32, 128
+const (
+	// maxVictims is how many victims one search returns. A search reads a whole table to
+	// find the oldest, so it pays to find many at once.
+	maxVictims = 16_384
+	// evictionBatch is how many victims one transaction drops before the size is checked
+	// again. It is small because texts may be long.
+	evictionBatch = 32
+	// maxEvictions bounds the transactions between two writes of records. A database that
+	// is far too large shrinks a little with each write.
+	maxEvictions = 128
+)
 
 // A victim is a version that is no longer served or, without a status, an origin.
 type victim struct {
 	origin         string
 	textID, status int64
-	age            int64 // as it was found: what has been seen or used since stays
+	age            int64 // when it was found: what has been seen or used since then stays
 }
 
-// shrink drops what is oldest while the database has nearly reached maxSize: first
-// the versions that are no longer served, and when there are none the origins that
-// were asked last the longest ago, with all that is known of them. These are fetched
-// again when somebody asks for them; a bound that they could pass would be none. What
-// is free in the file does not count, and is given back.
-func (s *Store) shrink(ctx context.Context, db *database) error {
+// shrink drops the oldest records while the database has nearly reached maxSize. The
+// versions that are no longer served go first, then the origins that have gone longest
+// without being asked for, with all that is known of them. Even those must go, or the
+// bound would not be one; they are fetched again when somebody asks for them. Free space
+// in the file does not count, and is given back.
+func (s *Store) shrink(ctx context.Context, db *dbfile.Database) error {
 	if s.maxSize <= 0 {
 		return nil
 	}
-	for range evictionSteps {
+	for range maxEvictions {
 		used, err := sizeInUse(ctx, db)
 		if err != nil || used <= s.maxSize-s.maxSize/16 { // room for what is written before the next look
 			return err
@@ -58,8 +62,8 @@ func (s *Store) shrink(ctx context.Context, db *database) error {
 	return nil
 }
 
-// evict drops those of the victims that are what they were when they were found.
-func (s *Store) evict(ctx context.Context, db *database, victims []victim) error {
+// evict drops the victims that have not changed since they were found.
+func (s *Store) evict(ctx context.Context, db *dbfile.Database, victims []victim) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -92,13 +96,13 @@ func (s *Store) evict(ctx context.Context, db *database, victims []victim) error
 	s.evictedVersions.Add(versions)
 	if s.evictedOrigins.Add(origins) == origins && origins > 0 {
 		s.log.Warn().Int64("max_size", s.maxSize).
-			Msg("policies.db is full of what origins serve now: those asked longest ago are dropped and will be fetched again; raise cache.max_size to keep them")
+			Msg("policies.db is full of current policies: the origins that nobody has asked for longest are dropped and will be fetched again; raise cache.max_size to keep them")
 	}
 	return nil
 }
 
-// findVictims returns what to drop first, the oldest in front.
-func findVictims(ctx context.Context, db *database) ([]victim, error) {
+// findVictims returns what to drop next, oldest first.
+func findVictims(ctx context.Context, db *dbfile.Database) ([]victim, error) {
 	victims, err := readVictims(ctx, db, `
 SELECT origin, text_id, status, last_seen FROM versions
 WHERE `+unserved+` ORDER BY last_seen LIMIT ?`)
@@ -108,8 +112,8 @@ WHERE `+unserved+` ORDER BY last_seen LIMIT ?`)
 	return readVictims(ctx, db, `SELECT origin, 0, 0, `+lastUse+` AS age FROM policies ORDER BY age LIMIT ?`)
 }
 
-func readVictims(ctx context.Context, db *database, query string) ([]victim, error) {
-	rows, err := db.QueryContext(ctx, query, evictionList)
+func readVictims(ctx context.Context, db *dbfile.Database, query string) ([]victim, error) {
+	rows, err := db.QueryContext(ctx, query, maxVictims)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +129,12 @@ func readVictims(ctx context.Context, db *database, query string) ([]victim, err
 	return victims, rows.Err()
 }
 
-// sizeInUse is the size of the database without what is free in it.
-func sizeInUse(ctx context.Context, db *database) (size int64, err error) {
+// sizeInUse returns the size of the database in bytes, without its free space.
+func sizeInUse(ctx context.Context, db *dbfile.Database) (size int64, err error) {
 	const query = `
 SELECT (page_count - freelist_count) * page_size
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size`
-	ask, err := db.prepare(ctx, nil, query)
+	ask, err := db.Prepare(ctx, nil, query)
 	if err != nil {
 		return 0, err
 	}

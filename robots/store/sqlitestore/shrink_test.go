@@ -40,9 +40,13 @@ func noise(random *rand.Rand, size int) string {
 }
 
 // onDisk is the size of the database's file as it is.
-func onDisk(t *testing.T, s *Store) int64 {
+func onDisk(t testing.TB, s *Store) int64 {
 	t.Helper()
-	info, err := os.Stat(s.path)
+	var path string
+	if err := database(t, s).QueryRow(`SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +137,7 @@ func TestMaxSizeHoldsIfAllIsServed(t *testing.T) {
 	if strings.Count(log.String(), "raise cache.max_size") != 1 {
 		t.Errorf("logged %s", log)
 	}
-	if err := examine(t.Context(), s.db.Load().DB); err != nil {
-		t.Error(err)
-	}
+	expectWhole(t, s)
 }
 
 // A database that grew before it was bounded comes down.

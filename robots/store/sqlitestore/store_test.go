@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore/dbfile"
 	"robotsproxy/robots/store/storetest"
 )
 
@@ -24,6 +25,25 @@ func open(t testing.TB, dir string) *Store {
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
+}
+
+// database returns what a store has open.
+func database(t testing.TB, s *Store) (db *dbfile.Database) {
+	t.Helper()
+	s.file.Read(t.Context(), func(open *dbfile.Database) error {
+		db = open
+		return nil
+	})
+	return db
+}
+
+// expectWhole fails if SQLite finds the file of a store damaged.
+func expectWhole(t testing.TB, s *Store) {
+	t.Helper()
+	var verdict string
+	if err := database(t, s).QueryRow(`PRAGMA quick_check(1)`).Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("the file is damaged: %q, %v", verdict, err)
+	}
 }
 
 func TestStore(t *testing.T) {
@@ -77,7 +97,7 @@ func TestTextsAreKeptOnceAndVersionsAll(t *testing.T) {
 		storetest.TextRecord("https://0.example", one, storetest.Noon.Add(4*day)),
 	)
 
-	db, err := sql.Open("sqlite", dataSource(filepath.Join(dir, "policies.db")))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, fileName)+"?_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +138,7 @@ func TestBrokenTextIsReplaced(t *testing.T) {
 	s := open(t, t.TempDir())
 	rec := storetest.TextRecord("https://example.com", strings.Repeat("Disallow: /private/\n", 100), storetest.Noon)
 	storetest.Put(t, s, rec)
-	db := s.db.Load()
+	db := database(t, s)
 	for _, damage := range []string{"zeroblob(10)", "x''", "substr(gzip, 1, 20)", "substr(gzip, 1, length(gzip) - 8) || zeroblob(8)"} {
 		if _, err := db.Exec(`UPDATE texts SET gzip = CAST(` + damage + ` AS BLOB)`); err != nil {
 			t.Fatal(err)

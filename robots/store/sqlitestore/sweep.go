@@ -7,6 +7,7 @@ import (
 
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/encoding"
+	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
 // After every sweepEvery records written, a sweep looks through the next sweepLength
@@ -26,7 +27,7 @@ const unserved = `NOT EXISTS (
 // sweep deletes from the next origins what has been of no use for all of the history:
 // records that nobody asked for, and versions that are no longer served. Then it gives some
 // free space back.
-func (s *Store) sweep(ctx context.Context, db *database) error {
+func (s *Store) sweep(ctx context.Context, db *dbfile.Database) error {
 	if s.history <= 0 {
 		return nil
 	}
@@ -69,14 +70,14 @@ DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND ` + l
 }
 
 // giveBack takes some of what is free from the end of the file.
-func giveBack(ctx context.Context, db *database) error {
+func giveBack(ctx context.Context, db *dbfile.Database) error {
 	_, err := db.ExecContext(ctx, `PRAGMA incremental_vacuum(2048)`)
 	return err
 }
 
 // dropOldest deletes an origin's oldest versions beyond store.MaxVersions.
-func dropOldest(ctx context.Context, db *database, tx *sql.Tx, origin string) error {
-	find, err := db.prepare(ctx, tx, `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`)
+func dropOldest(ctx context.Context, db *dbfile.Database, tx *sql.Tx, origin string) error {
+	find, err := db.Prepare(ctx, tx, `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package sqlitestore
+package dbfile
 
 import (
 	"context"
@@ -18,11 +18,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// openFile opens the database at path, and makes it if there is none. One that
-// does not pass the check is set aside and a new one begun; a lock lets one
-// process at a time do this, or a second one would set aside what the first
-// has just begun. had is what this process has had open there until now; nil: nothing.
-func openFile(ctx context.Context, path string, check func(context.Context, *sql.DB) error, had *database, log zerolog.Logger) (*database, error) {
+// openFile opens the database at path, and creates it if there is none. A file
+// that fails the check is set aside, and a new one begun. A lock lets one process
+// at a time do this; otherwise a second one would set aside the file that the
+// first has just begun. had is what this process has had open at path until now;
+// nil if nothing.
+func openFile(ctx context.Context, path string, check func(context.Context, *sql.DB) error, had *Database, log zerolog.Logger) (*Database, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	unlock, err := lock(ctx, lockPath(path))
@@ -33,7 +34,7 @@ func openFile(ctx context.Context, path string, check func(context.Context, *sql
 
 	if had != nil && !had.isThere(path) {
 		if err := had.clearAway(path); err != nil {
-			return nil, fmt.Errorf("taking away what is left of the file that was at %s: %w", path, err)
+			return nil, fmt.Errorf("removing what is left of the file that was at %s: %w", path, err)
 		}
 		log.Warn().Str("file", path).
 			Msg("the policies on disk were deleted, replaced or cut to nothing: going on with the file that is there now, or a new one")
@@ -52,9 +53,9 @@ func openFile(ctx context.Context, path string, check func(context.Context, *sql
 }
 
 // connect opens the database at path for several processes at once.
-func connect(ctx context.Context, path string, check func(context.Context, *sql.DB) error) (*database, error) {
+func connect(ctx context.Context, path string, check func(context.Context, *sql.DB) error) (*Database, error) {
 	// SQLite would make the file readable by everyone.
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600) // which may be one that is read-only
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600) // O_RDONLY, since the file may be read-only
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +65,8 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 	if err != nil {
 		return nil, err
 	}
-	// Readers do not wait for a writer; writers of one process take turns in
-	// Store.Put, so that more connections would have nothing to do.
+	// Readers do not wait for a writer, and the writers of one process take turns: more
+	// connections would have nothing to do.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
 	if err := migrate(ctx, db); err != nil {
@@ -79,9 +80,43 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 	return newDatabase(db, path)
 }
 
-// dataSource is path as the driver wants it, any character in it allowed. In
-// WAL mode synchronous=NORMAL loses nothing when the process is killed, and at
-// worst the last few seconds when the machine is.
+// OpenReadOnly opens the database at path for what cannot write it.
+func OpenReadOnly(ctx context.Context, path string) (*Database, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	// SQLite needs to write a file beside the database to read its write-ahead log. An empty
+	// log has no writer, and the database does not change.
+	mode := "&immutable=1"
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		mode = "&mode=ro"
+	}
+	db, err := sql.Open("sqlite", dataSource(path)+mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := lookReadOnly(ctx, db); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return newDatabase(db, path)
+}
+
+// lookReadOnly is look for a file that has not been migrated, and cannot be.
+func lookReadOnly(ctx context.Context, db *sql.DB) error {
+	switch version, err := schemaVersion(ctx, db); {
+	case err != nil:
+		return err
+	case version < len(migrations):
+		return fmt.Errorf("its schema is version %d, and this program reads version %d", version, len(migrations))
+	}
+	return look(ctx, db)
+}
+
+// dataSource returns path, which may hold any character, as the driver wants it.
+// In WAL mode, synchronous=NORMAL loses nothing if the process is killed, and at
+// worst the last few seconds if the machine crashes.
 func dataSource(path string) string {
 	slashed := filepath.ToSlash(path)
 	if !strings.HasPrefix(slashed, "/") {
@@ -97,8 +132,8 @@ func dataSource(path string) string {
 	return "file://" + (&url.URL{Path: slashed}).EscapedPath() + "?" + settings.Encode()
 }
 
-// damaged reports whether the error says that the file is no database, no
-// whole one, or not one of ours.
+// damaged reports whether err says that the file is not a database, is
+// incomplete, or is another program's.
 func damaged(err error) bool {
 	if errors.Is(err, errDamaged) {
 		return true
@@ -128,14 +163,14 @@ func withErrno(err error) error {
 // lockPath is the file beside the database at path that its processes lock.
 func lockPath(path string) string { return path + ".lock" }
 
-// parts are what a database's files have behind its name. The write-ahead log goes
-// first where they are renamed or removed: left behind, it would be replayed into the
-// next database.
+// parts are the suffixes of a database's files. Whoever renames or removes them must
+// begin with the write-ahead log: left behind, it would be replayed into the next
+// database.
 var parts = []string{"-wal", "-shm", ""}
 
-// setAside renames the database and what belongs to it.
-func setAside(path string) (string, error) {
-	aside := path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
+// setAside renames the database and its other files, and returns its new path.
+func setAside(path string) (aside string, err error) {
+	aside = path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
 	for _, part := range parts {
 		err := os.Rename(path+part, aside+part)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

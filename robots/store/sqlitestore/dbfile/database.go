@@ -1,4 +1,4 @@
-package sqlitestore
+package dbfile
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// A database is an open file. It prepares frequent statements once: preparing takes longer
+// A Database is an open file. It prepares frequent statements once: preparing takes longer
 // than running most of them.
-type database struct {
+type Database struct {
 	*sql.DB
 	files    map[string]os.FileInfo // as they were when opened, by part
 	prepared sync.Map               // *sql.Stmt by its text
 }
 
-// newDatabase notes which files have been opened at path.
-func newDatabase(db *sql.DB, path string) (*database, error) {
-	d := &database{DB: db, files: make(map[string]os.FileInfo)}
+// newDatabase returns db, which has been opened at path, and notes which files those are.
+func newDatabase(db *sql.DB, path string) (*Database, error) {
+	d := &Database{DB: db, files: make(map[string]os.FileInfo)}
 	for _, part := range parts {
 		file, err := os.Stat(path + part)
 		if err == nil {
@@ -32,9 +32,9 @@ func newDatabase(db *sql.DB, path string) (*database, error) {
 	return d, nil
 }
 
-// prepare makes a statement ready to run in tx, or by itself if that is nil. There are
+// Prepare makes a statement ready to run in tx, or by itself if that is nil. There are
 // few texts; each is kept for as long as the database is open.
-func (d *database) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
+func (d *Database) Prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
 	kept, is := d.prepared.Load(text)
 	if !is {
 		stmt, err := d.PrepareContext(ctx, text)
@@ -52,8 +52,8 @@ func (d *database) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.S
 }
 
 // isThere reports whether the file at path is still the one that is open, and not cut
-// to nothing. Where the system does not say, it is.
-func (d *database) isThere(path string) bool {
+// to nothing. It also reports true if the system can't tell.
+func (d *Database) isThere(path string) bool {
 	now, err := os.Stat(path)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
@@ -61,10 +61,10 @@ func (d *database) isThere(path string) bool {
 	return os.SameFile(now, d.files[""]) && now.Size() > 0
 }
 
-// clearAway removes what is left at path of a database that is no longer there: SQLite
-// would share it between the old file and the next. What another process has begun
-// there stays.
-func (d *database) clearAway(path string) error {
+// clearAway removes the files that a deleted or replaced database has left at path.
+// SQLite would share them between that database and the next. Files that another
+// process has begun there stay.
+func (d *Database) clearAway(path string) error {
 	for _, part := range parts {
 		now, err := os.Stat(path + part)
 		if err != nil || d.files[part] == nil || !os.SameFile(now, d.files[part]) {

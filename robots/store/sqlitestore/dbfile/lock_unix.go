@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlitestore
+package dbfile
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package sqlitestore
+package dbfile
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 const applicationID = 0x726f626f
 
 // migrations lead from one version of the schema to the next: migrations[n]
-// from n to n+1, and the last one to the version of this program. A migration
-// that has been released is never changed.
+// from n to n+1, and the last one to the version of this program. A released
+// migration never changes.
 //
-// Times are Unix milliseconds, 0 for none. A text is kept once, however many
-// origins serve it: gunzip gives it back. A version is an answer that an
-// origin gave, be it a text or a status without one (text_id 0); versions
-// outlive the policies that they were, and every answer in policies is one. In
-// sweep is the origin up to which old ones have been looked for.
+// Times are Unix milliseconds; 0 means none. Each text is stored once, gzipped,
+// however many origins serve it. A version is an answer that an origin gave: a
+// text, or a status without one (text_id 0). Versions outlive policies, and
+// every answer in policies has its row in versions. The one row of sweep is the
+// origin after which the next sweep begins.
 var migrations = []string{`
 CREATE TABLE texts (
 	id     INTEGER PRIMARY KEY,
@@ -64,23 +64,23 @@ ALTER TABLE policies ADD COLUMN user_agent TEXT NOT NULL DEFAULT '';
 ALTER TABLE policies ADD COLUMN cdn TEXT NOT NULL DEFAULT '';
 `}
 
-// migrate brings the schema to the version of this program. The caller sees to
-// it that no other process does so meanwhile.
+// migrate brings the schema to the version of this program. The caller must hold
+// the lock, so that no other process does the same.
 func migrate(ctx context.Context, db *sql.DB) error {
 	version, err := schemaVersion(ctx, db)
 	switch {
 	case err != nil:
 		return err
 	case version == len(migrations):
-		return nil // without a transaction, which a file that is read-only would refuse
+		return nil // before a transaction begins, which a read-only file would refuse
 	case version > len(migrations):
 		return fmt.Errorf("its schema is version %d, and this program knows versions up to %d: "+
 			"start the newer robotsproxy that wrote it, or move the file away to begin a new one", version, len(migrations))
 	}
 	if version == 0 {
-		// Space that becomes free is given back in small pieces, by sweep. A
-		// file that was begun without this only uses it again: to change that
-		// all of it would have to be written anew.
+		// This lets the store give free space back in small pieces. A file that
+		// was created without it can only reuse its free space; to change that,
+		// SQLite would have to rewrite the whole file.
 		if _, err := db.ExecContext(ctx, `PRAGMA auto_vacuum = INCREMENTAL; VACUUM`); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// schemaVersion is that of a file of ours; 0 for a new one.
+// schemaVersion returns the version of the schema in one of our files; 0 for a new file.
 func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
 	var id, version, tables int
 	const query = `
@@ -118,11 +118,11 @@ FROM pragma_application_id, pragma_user_version`
 	return version, nil
 }
 
-// errDamaged is found by looking closely at a file that SQLite opens.
+// errDamaged is about files that SQLite itself opens without complaint.
 var errDamaged = errors.New("the file is damaged, or another program's")
 
-// look reads a little of each table: enough to see that the file is ours and
-// not cut off, and as fast with a million origins as with ten.
+// look reads one row of each table. That shows that the file is ours and not cut
+// off, and takes no longer with a million origins than with ten.
 func look(ctx context.Context, db *sql.DB) error {
 	for _, query := range []string{
 		`SELECT min(origin) || max(next_try) FROM (SELECT * FROM policies LIMIT 1)`,
@@ -137,7 +137,7 @@ func look(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// examine reads the whole file.
+// examine checks the whole file, which it has to read for that.
 func examine(ctx context.Context, db *sql.DB) error {
 	var verdict string
 	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
