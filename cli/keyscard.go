@@ -13,9 +13,9 @@ import (
 
 	"robotsproxy/config"
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots/fetch"
 )
@@ -136,7 +136,7 @@ func departuresOf(cfg config.Config, id *identity.Identity) (reasons []string) {
 			reasons = append(reasons, fmt.Sprintf("overrides[%d] replaces what sites say; correct the card by hand if those sites are your own", i))
 		}
 	}
-	if cfg.HTTPS.Mixed == proxy.AllowMixed {
+	if cfg.HTTPS.Tunnels.Mixed == opaque.AllowMixed {
 		reasons = append(reasons, "https.mixed_tunnel is allow")
 	}
 	for status, meaning := range cfg.Robots.Statuses {

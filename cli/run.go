@@ -20,7 +20,6 @@ import (
 	"robotsproxy/config"
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/keyerr"
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/seal"
 	"robotsproxy/proxy/sealed"

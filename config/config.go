@@ -216,9 +216,9 @@ func (c Config) validateNames() error {
 func (c Config) warnUnsigned() error {
 	var unread string
 	switch {
-	case c.HTTPS.Mode == proxy.Never:
+	case c.HTTPS.Tunnels.Mode == opaque.Never:
 		unread = "https.mode is tunnel"
-	case slices.ContainsFunc(c.HTTPS.Passthrough, func(g identity.HostGlob) bool { return g.MatchesAll() }):
+	case slices.ContainsFunc(c.HTTPS.Tunnels.Passthrough, func(g identity.HostGlob) bool { return g.MatchesAll() }):
 		unread = "https.passthrough matches every host"
 	default:
 		return nil

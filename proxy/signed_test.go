@@ -21,9 +21,9 @@ import (
 	"github.com/coder/websocket"
 	"github.com/dunglas/httpsfv"
 
-	"robotsproxy/proxy"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/sign"
 )
 
@@ -529,7 +529,7 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 
 // Without TLS to read, nothing is signed: when_needed reads where a request would be.
 func TestUnreadTunnelsAreNotSigned(t *testing.T) {
-	for mode, want := range map[proxy.TunnelMode]bool{proxy.Intercept: true, proxy.WhenNeeded: true, proxy.Never: false} {
+	for mode, want := range map[opaque.Mode]bool{opaque.Intercept: true, opaque.WhenNeeded: true, opaque.Never: false} {
 		w, keys := signedWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
 			s.tunnels.Mode = mode
