@@ -117,7 +117,7 @@ func New(opts Options, g *gate.Gate, ca *certs.CA, t *upstream.Transport, log ze
 	s.home = home.Site{
 		Name: opts.Name,
 		CA:   ca.PEM(),
-		Identify: func(r *http.Request) (string, []string) {
+		Identify: func(r *http.Request) (*identity.Identity, string) {
 			user, _, _ := access.Credentials(r.Header)
 			return g.Identify(identity.Asker{Addr: forward.ClientAddr(r), User: user, Header: r.Header})
 		},

@@ -18,7 +18,8 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 	}
 	tokens := agentsOf(r)
 	if len(tokens) == 0 {
-		_, tokens = a.setup.Gate.Identify(gate.Ask{}.Asker)
+		id, _ := a.setup.Gate.Identify(gate.Ask{}.Asker)
+		tokens = id.Tokens("")
 	}
 	type lineView struct {
 		Line  int    `json:"line"`
@@ -53,20 +54,31 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 // identities responds with the identities in the order in which they are tried; the default is
 // the last. It does not show how clients are matched, since that may contain users' names.
 func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
+	type signingView struct {
+		Key   string `json:"key"`
+		Agent string `json:"agent"`
+		Form  string `json:"form"`
+	}
 	type identityView struct {
-		Name          string   `json:"name"`
-		ProductTokens []string `json:"product_tokens"`
-		UserAgent     string   `json:"user_agent,omitempty"`
-		From          string   `json:"from,omitempty"`
-		Mode          string   `json:"mode"`
+		Name          string       `json:"name"`
+		ProductTokens []string     `json:"product_tokens"`
+		UserAgent     string       `json:"user_agent,omitempty"`
+		From          string       `json:"from,omitempty"`
+		Mode          string       `json:"mode"`
+		Signing       *signingView `json:"signing,omitempty"`
 	}
 	var view struct {
 		Identities []identityView `json:"identities"`
 	}
 	for name, id := range a.setup.Gate.Identities() {
-		view.Identities = append(view.Identities, identityView{
-			name, append([]string{}, id.ProductTokens...), id.UserAgent, id.From, cmp.Or(string(id.Mode), "enforce"),
-		})
+		shown := identityView{
+			Name: name, ProductTokens: append([]string{}, id.ProductTokens...), UserAgent: id.UserAgent, From: id.From,
+			Mode: cmp.Or(string(id.Mode), "enforce"),
+		}
+		if keys := id.Keys(); len(keys) > 0 {
+			shown.Signing = &signingView{keys[0].ID(), id.Agent().String(), cmp.Or(string(id.Signing.Form), "auto")}
+		}
+		view.Identities = append(view.Identities, shown)
 	}
 	writeJSON(w, http.StatusOK, "application/json", view)
 }

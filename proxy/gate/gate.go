@@ -149,11 +149,10 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 
 const secondsPerDay = 24 * 60 * 60
 
-// Identify returns the name of the identity as which a request would be judged, and its
-// product tokens.
-func (g *Gate) Identify(a identity.Asker) (name string, tokens []string) {
-	id, name := g.settings.Load().Identities.Identify(&a)
-	return name, id.Tokens(a.UserAgent())
+// Identify returns the identity as which a request would be judged, and its name. Callers must
+// not change it.
+func (g *Gate) Identify(a identity.Asker) (*identity.Identity, string) {
+	return g.settings.Load().Identities.Identify(&a)
 }
 
 // Identities yields the present identities with their names, in the order in which they are

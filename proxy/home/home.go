@@ -14,6 +14,7 @@ import (
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 )
 
@@ -21,9 +22,8 @@ import (
 type Site struct {
 	Name string // of this deployment
 	CA   []byte // the certificate, as PEM
-	// Identify returns the identity as which a request would be judged, and its product
-	// tokens.
-	Identify func(*http.Request) (identity string, tokens []string)
+	// Identify returns the identity as which a request would be judged, and its name.
+	Identify func(*http.Request) (*identity.Identity, string)
 	// NotFound answers requests for anything else.
 	NotFound http.HandlerFunc
 }
@@ -42,13 +42,18 @@ func (s Site) Handler() http.Handler {
 }
 
 func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
-	identity, tokens := s.Identify(r)
+	id, name := s.Identify(r)
 	at := reachedAt(r)
 	view := struct {
 		Name, Identity, Tokens, UserAgent string
+		Key, Agent                        string // with which its requests are signed; "" if they are not
 		Proxy                             Reached
 		Clients                           []setup
-	}{s.Name, identity, printable.Line(strings.Join(tokens, ", ")), printable.Line(r.UserAgent()), at, setups(at)}
+	}{Name: s.Name, Identity: name, UserAgent: printable.Line(r.UserAgent()), Proxy: at, Clients: setups(at)}
+	view.Tokens = printable.Line(strings.Join(id.Tokens(r.UserAgent()), ", "))
+	if keys := id.Keys(); len(keys) > 0 {
+		view.Key, view.Agent = keys[0].ID(), id.Agent().String()
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Security-Policy", answer.CSP)

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"robotsproxy/proxy/identity"
 )
 
 // The page shows commands to paste. A Host that is more than an address is not in them.
@@ -55,7 +57,7 @@ func TestReachedOverTLS(t *testing.T) {
 	own := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8443}
 	site := Site{
 		Name: "test", NotFound: http.NotFound,
-		Identify: func(*http.Request) (string, []string) { return "default", []string{"*"} },
+		Identify: func(*http.Request) (*identity.Identity, string) { return &identity.Identity{}, identity.DefaultName },
 	}
 	for host, want := range map[string]string{"proxy.example": "proxy.example:443", "proxy.example:8443": "proxy.example:8443", "x y": "192.0.2.1:8443"} {
 		r := httptest.NewRequest("GET", "https://proxy.example/", nil)

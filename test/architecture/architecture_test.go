@@ -94,6 +94,7 @@ var arrows = map[string]map[string]string{
 		"internal/clientsetup": "its page says what each client needs",
 		"internal/printable":   "its page shows what clients wrote",
 		"proxy/answer":         "a page or text, and the Content-Security-Policy",
+		"proxy/identity":       "as which bot a request would be judged",
 		"robots":               "a plain host and port, whatever Host says",
 	},
 	"proxy/message": {

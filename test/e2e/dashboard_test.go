@@ -207,15 +207,16 @@ func TestDashboard(t *testing.T) {
 	t.Parallel()
 	browser := newBrowser(t)
 	for name, test := range map[string]func(t *testing.T, browser context.Context){
-		"decisions": decisionsAsTheyAreMade,
-		"broken":    streamThatBreaks,
-		"held":      requestsThatAreHeldBack,
-		"origins":   originsBySearchAndPage,
-		"origin":    originWithItsRules,
-		"explain":   explanations,
-		"hostile":   hostileDataIsText,
-		"looks":     looksEverywhere,
-		"token":     tokenOfTheBrowser,
+		"decisions":  decisionsAsTheyAreMade,
+		"broken":     streamThatBreaks,
+		"held":       requestsThatAreHeldBack,
+		"origins":    originsBySearchAndPage,
+		"origin":     originWithItsRules,
+		"identities": identitiesAndTheirKeys,
+		"explain":    explanations,
+		"hostile":    hostileDataIsText,
+		"looks":      looksEverywhere,
+		"token":      tokenOfTheBrowser,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, browser)
@@ -437,6 +438,14 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p.want(`document.querySelector("#forget").hidden && !document.querySelector("#origin").innerText.includes("Disallow")`)
 }
 
+func identitiesAndTheirKeys(t *testing.T, browser context.Context) {
+	key, id := signingKey(t, 1)
+	w := start(t, dashboardConfig, fmt.Sprintf("default_identity: {sign: {keys: [%s], agent: 'https://bot.example.org', form: string}}", key))
+	p := w.open(browser, "#/identities")
+	p.wantText("#identities-rows", "images", "PictureBot, ExampleBot", "report", "that of its User-Agent", id[:8]+" at https://bot.example.org, form string")
+	p.want(`[...document.querySelectorAll("#identities-rows tr")].map((row) => row.cells[0].innerText.trim() + " " + row.cells[3].innerText.trim().slice(-6)).join() === "images no,new-crawler no,default string"`)
+}
+
 func explanations(t *testing.T, browser context.Context) {
 	w := start(t, dashboardConfig)
 	site := newOrigin(t, "https", shop(), nil)
@@ -548,7 +557,7 @@ func looksEverywhere(t *testing.T, browser context.Context) {
 
 	p := w.open(browser, "")
 	for view, ready := range map[string]string{
-		"": "#decisions tr", "origins": "#origins-rows tr",
+		"": "#decisions tr", "origins": "#origins-rows tr", "identities": "#identities-rows tr",
 		"origin?agent=PictureBot&origin=" + url.QueryEscape(site.URL):                           "#versions details",
 		"explain?agent=curl&url=" + url.QueryEscape(site.URL+"/account/help/for?sort=by-price"): "#explained .file",
 	} {

@@ -186,3 +186,18 @@ func TestKeysTest(t *testing.T) {
 	w.configure(config(other)) // which the running proxy does not know of
 	test(1, "it lacks the key", "publish the key first")
 }
+
+// The proxy's home page says by which key the asking client's requests are signed.
+func TestHomePageOfASigner(t *testing.T) {
+	t.Parallel()
+	key, id := signingKey(t, 1)
+	w := start(t, fmt.Sprintf("identities: [{name: a, match: {user_agents: [Signer]}, sign: {agent: 'https://bot.example.org', keys: [%s]}}]", key))
+	for _, accept := range []string{"text/plain", "text/html"} {
+		for agent, signs := range map[string]bool{"Signer": true, "Other": false} {
+			page := w.curl("--noproxy", "*", "-A", agent, "-H", "Accept: "+accept, "http://"+w.proxy+"/")
+			if page.status != 200 || strings.Contains(page.body, id) != signs || strings.Contains(page.body, "https://bot.example.org") != signs {
+				t.Errorf("%s, %s: status %d: %s", accept, agent, page.status, page.body)
+			}
+		}
+	}
+}

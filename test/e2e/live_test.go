@@ -193,13 +193,16 @@ func TestRulesOfTheAPI(t *testing.T) {
 
 func TestIdentitiesOfTheAPI(t *testing.T) {
 	t.Parallel()
+	key, id := signingKey(t, 1)
 	w := start(t, `identities:
   - {name: images, match: {users: [secret-user]}, product_tokens: [ExampleBot-Image, ExampleBot], user_agent: Example/1, from: a@example.org}
-  - {name: new, match: {clients: [192.0.2.1]}, mode: report}`)
+  - {name: new, match: {clients: [192.0.2.1]}, mode: report}
+  - {name: signs, match: {clients: [192.0.2.2]}, sign: {keys: [`+key+`], agent: "https://Bot.example.org"}}`)
 	status, body := w.get("/api/v1/identities")
-	const want = `{"identities":[` +
+	want := `{"identities":[` +
 		`{"name":"images","product_tokens":["ExampleBot-Image","ExampleBot"],"user_agent":"Example/1","from":"a@example.org","mode":"enforce"},` +
 		`{"name":"new","product_tokens":[],"mode":"report"},` +
+		`{"name":"signs","product_tokens":[],"mode":"enforce","signing":{"key":"` + id + `","agent":"https://bot.example.org","form":"auto"}},` +
 		`{"name":"default","product_tokens":[],"mode":"enforce"}]}` + "\n"
 	if status != 200 || body != want {
 		t.Errorf("status %d: %s", status, body)

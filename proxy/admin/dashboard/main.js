@@ -1,14 +1,15 @@
-// One page with four views, chosen by the fragment of its address.
+// One page with five views, chosen by the fragment of its address.
 
 import { byId } from "./dom.js";
 import * as now from "./now.js";
 import * as origins from "./origins.js";
 import * as origin from "./origin.js";
+import * as identities from "./identities.js";
 import * as explain from "./explain.js";
 
 // Each view exports start, which is called once, show, which is called with the address's
 // query whenever that changes, and hide.
-const views = { now, origins, origin, explain };
+const views = { now, origins, origin, identities, explain };
 let current = "";
 
 function follow() {
