@@ -4,6 +4,8 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"robotsproxy/internal/conntest"
 )
 
 // Connections have the keep-alive options that package net would set.
@@ -34,17 +36,8 @@ func TestListenNoticesClientsThatVanish(t *testing.T) {
 // accepted returns a socket option of a connection that l has accepted.
 func accepted(t *testing.T, l net.Listener, option [2]int) (value int) {
 	t.Helper()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	_, conn := conntest.Through(t, l)
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

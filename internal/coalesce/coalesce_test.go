@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"robotsproxy/certs"
+	"robotsproxy/internal/conntest"
 )
 
 // pieces keeps what a connection is asked to send, call by call.
@@ -173,15 +174,6 @@ func connected(t *testing.T) (near, far net.Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if near, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		near.Close()
-		far.Close()
-	})
+	far, near = conntest.Through(t, l)
 	return near, far
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+
+	"robotsproxy/internal/conntest"
 )
 
 func TestConnectionsHaveTheAddressThatWasWanted(t *testing.T) {
@@ -60,18 +62,9 @@ func TestConnectionByItself(t *testing.T) {
 			continue
 		}
 		defer l.Close()
-		client, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if destination, err := Original(conn.(*net.TCPConn)); err == nil {
-			t.Errorf("%s: got %v", address, destination)
+		_, conn := conntest.Through(t, l)
+		if destination, err := Original(conn); err == nil {
+			t.Errorf("%s: got %v, want an error", address, destination)
 		}
 	}
 }

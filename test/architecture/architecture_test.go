@@ -290,7 +290,7 @@ var leaves = []string{
 
 // testOnly are the packages that help tests. Only _test files may import them, so that
 // none of them, nor package testing, is part of the program.
-var testOnly = []string{"internal/conformancetest", "internal/logtest", "internal/redistest", "internal/signtest", "robots/store/storetest"}
+var testOnly = []string{"internal/conformancetest", "internal/conntest", "internal/logtest", "internal/redistest", "internal/signtest", "robots/store/storetest"}
 
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{
