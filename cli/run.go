@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"robotsproxy/cli/child"
 	"robotsproxy/cli/engine"
 	"robotsproxy/cli/environment"
+	"robotsproxy/cli/summary"
 	"robotsproxy/config"
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/keyerr"
@@ -171,8 +171,8 @@ func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 	// Until the end: a signal must not keep the proxy's files from being removed.
 	signals, stop := child.NotifySignals()
 	defer stop()
-	s := newSummary()
-	p, err := engine.OpenPrivate(cmd.Context(), cfg, s.add, cmd.ErrOrStderr())
+	requests := summary.New()
+	p, err := engine.OpenPrivate(cmd.Context(), cfg, requests.Add, cmd.ErrOrStderr())
 	if err != nil {
 		return exit{exitProxy, err}
 	}
@@ -183,7 +183,12 @@ func run(cmd *cobra.Command, cfg config.Config, command []string) error {
 	}
 	closeErr := p.Close()
 	if err == nil {
-		printSummary(cmd.ErrOrStderr(), s, p, cfg)
+		requests.Print(cmd.ErrOrStderr(), summary.End{
+			NoProxy:    cfg.Upstream.Parents.Exempt(),
+			Distrusted: p.Distrusted(),
+			Sealed:     p.Sealed(),
+			Sealable:   !cfg.Run.Sealed && seal.Likely(),
+		})
 	}
 	return exit{code, errors.Join(err, closeErr)}
 }
@@ -206,13 +211,4 @@ func newChild(cmd *cobra.Command, command []string, p *engine.Private) *exec.Cmd
 		c.Env = append(c.Env, v.Name+"="+v.Value)
 	}
 	return c
-}
-
-// printSummary says what the proxy has refused. Callers must have closed it.
-func printSummary(w io.Writer, s *summary, p *engine.Private, cfg config.Config) {
-	s.noProxy = cfg.Upstream.Parents.Exempt()
-	s.distrusted = p.Distrusted()
-	s.sealed = p.Sealed()
-	s.sealable = s.sealed == nil && seal.Likely()
-	s.print(w)
 }

@@ -28,6 +28,11 @@ var arrows = map[string]map[string]string{
 		"certs":                "the files by which clients trust the CA",
 		"internal/clientsetup": "which variables clients read",
 	},
+	"cli/summary": {
+		"internal/printable": "it shows what sites and clients wrote",
+		"proxy/gate":         "it counts decisions",
+		"proxy/sealed":       "what became of the connections of a sealed command",
+	},
 	"config": {
 		"certs":               "the options of https",
 		"internal/keyerr":     "its errors say which key they are about",

@@ -1,4 +1,7 @@
-package cli
+// Package summary says at the end of a run what became of its requests and connections. A
+// [Summary] counts the proxy's decisions while the command runs; Print writes it, with what
+// only the [End] shows.
+package summary
 
 import (
 	"cmp"
@@ -13,8 +16,8 @@ import (
 	"robotsproxy/proxy/sealed"
 )
 
-// A summary counts the outcomes of the requests of one run.
-type summary struct {
+// A Summary counts the outcomes of the requests of one run.
+type Summary struct {
 	mu         sync.Mutex
 	requests   int
 	refused    int
@@ -22,12 +25,14 @@ type summary struct {
 	failed     int // allowed, but without a whole response: the origin's fault or the command's
 	causes     map[cause]int
 	others     int // refusals beyond maxCauses
+}
 
-	// What is known at the end.
-	noProxy    []string       // the hosts that no_proxy names
-	distrusted []string       // the hosts that the command did not ask because it does not trust the CA
-	sealed     *sealed.Report // nil if the command was not sealed
-	sealable   bool           // it was not, but could have been
+// An End is what else is known when a run has ended.
+type End struct {
+	NoProxy    []string       // the hosts that no_proxy names
+	Distrusted []string       // the hosts that the command did not ask because it does not trust the CA
+	Sealed     *sealed.Report // nil if the command was not sealed
+	Sealable   bool           // it was not, but could have been
 }
 
 // A cause is what refused a request, or would have refused it in mode enforce.
@@ -47,10 +52,11 @@ const (
 // maxDistrusted is how many of the distrusted hosts are named.
 const maxDistrusted = 5
 
-func newSummary() *summary { return &summary{causes: map[cause]int{}} }
+// New returns an empty Summary.
+func New() *Summary { return &Summary{causes: map[cause]int{}} }
 
-// add counts one decision. It is safe for concurrent use.
-func (s *summary) add(d gate.Decision) {
+// Add counts one decision. It is safe for concurrent use.
+func (s *Summary) Add(d gate.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests++
@@ -73,9 +79,9 @@ func (s *summary) add(d gate.Decision) {
 	s.causes[c]++
 }
 
-// print writes a line with the totals, then one for each origin and cause, the most
+// Print writes a line with the totals, then one for each origin and cause, the most
 // frequent first, and then what is known of the connections that were not judged.
-func (s *summary) print(w io.Writer) {
+func (s *Summary) Print(w io.Writer, end End) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	totals := []string{count(s.requests, "request"), fmt.Sprintf("%d refused", s.refused)}
@@ -85,14 +91,14 @@ func (s *summary) print(w io.Writer) {
 	if s.failed > 0 {
 		totals = append(totals, fmt.Sprintf("%d broken off or not answered", s.failed))
 	}
-	if len(s.noProxy) > 0 && s.sealed == nil {
-		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(s.noProxy, " "))
+	if len(end.NoProxy) > 0 && end.Sealed == nil {
+		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(end.NoProxy, " "))
 	}
 	line := func(format string, args ...any) { fmt.Fprintf(w, "robotsproxy: "+format+"\n", args...) }
 	line("%s", strings.Join(totals, ", "))
-	if len(s.distrusted) > 0 {
-		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(s.distrusted, maxDistrusted))
-	} else if s.requests == 0 && s.sealed == nil {
+	if len(end.Distrusted) > 0 {
+		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(end.Distrusted, maxDistrusted))
+	} else if s.requests == 0 && end.Sealed == nil {
 		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
 	}
 	for _, c := range s.sorted() {
@@ -105,10 +111,10 @@ func (s *summary) print(w io.Writer) {
 	if s.others > 0 {
 		line("%7d more, of other sites", s.others)
 	}
-	if s.sealed != nil {
-		s.printSealed(line)
+	if end.Sealed != nil {
+		end.printSealed(line)
 	}
-	if s.sealable {
+	if end.Sealable {
 		line("what went past the proxy was not seen; run --sealed leaves no way past it")
 	}
 }
@@ -118,8 +124,8 @@ const maxDestinations = 10
 
 // printSealed says what became of connections that were not judged, and what the command
 // could not be given.
-func (s *summary) printSealed(line func(format string, args ...any)) {
-	for _, c := range bounded(s.sealed.Refused) {
+func (end End) printSealed(line func(format string, args ...any)) {
+	for _, c := range bounded(end.Sealed.Refused) {
 		advice, verb := "", "were"
 		if c.Destination != "" {
 			advice = "; --allow " + c.Destination + " lets them pass"
@@ -133,18 +139,18 @@ func (s *summary) printSealed(line func(format string, args ...any)) {
 		counts []sealed.Count
 		format string
 	}{
-		{s.sealed.Passed, "%s to %s passed without being judged, because of --allow"},
-		{s.sealed.Denied, "%s to %s refused: upstream.deny holds whatever --allow names"},
-		{s.sealed.Failed, "%s to %s failed, though --allow names it; --log-level warn says why"},
+		{end.Sealed.Passed, "%s to %s passed without being judged, because of --allow"},
+		{end.Sealed.Denied, "%s to %s refused: upstream.deny holds whatever --allow names"},
+		{end.Sealed.Failed, "%s to %s failed, though --allow names it; --log-level warn says why"},
 	} {
 		for _, c := range bounded(allowed.counts) {
 			line(allowed.format, count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"))
 		}
 	}
-	if len(s.noProxy) > 0 {
-		line("what no_proxy names was judged like all else: %s; --allow HOST:PORT lets a destination pass", strings.Join(s.noProxy, " "))
+	if len(end.NoProxy) > 0 {
+		line("what no_proxy names was judged like all else: %s; --allow HOST:PORT lets a destination pass", strings.Join(end.NoProxy, " "))
 	}
-	for _, warning := range s.sealed.Warnings {
+	for _, warning := range end.Sealed.Warnings {
 		line("%s", printable.Line(warning))
 	}
 }
@@ -174,7 +180,7 @@ func first(names []string, most int) string {
 }
 
 // sorted returns the causes, the most frequent first.
-func (s *summary) sorted() []cause {
+func (s *Summary) sorted() []cause {
 	all := make([]cause, 0, len(s.causes))
 	for c := range s.causes {
 		all = append(all, c)
