@@ -8,8 +8,9 @@ import (
 	"robotsproxy/proxy/seal"
 )
 
-// Ctrl-C ends a run quietly while its command is being sealed. Any other end is a failure.
-func TestNotSealed(t *testing.T) {
+// Ctrl-C ends a run quietly while its command is being sealed. Anything else that ends it then
+// is a failure.
+func TestExitCodeOfACommandThatWasNotSealed(t *testing.T) {
 	for _, c := range []struct {
 		err     error
 		code    int
@@ -21,7 +22,7 @@ func TestNotSealed(t *testing.T) {
 	} {
 		code, err := notSealed(&seal.Error{Step: "starting", Err: c.err})
 		if code != c.code || (err != nil) != c.isError {
-			t.Errorf("%v: exit code %d, %v", c.err, code, err)
+			t.Errorf("%v: got exit code %d and error %v, want %d and an error: %t", c.err, code, err, c.code, c.isError)
 		}
 	}
 }

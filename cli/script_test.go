@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){"robotsproxy": func() { os.Exit(Main()) }})
 }
 
-// suite is the tests, and a check that they leave no goroutine behind.
+// A suite runs the tests and checks that they leave no goroutine behind.
 type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
@@ -39,7 +39,7 @@ func (s suite) Run() int {
 }
 
 // TestCommands runs the scripts in testdata/script. Besides testscript's own
-// commands they have:
+// commands, they have:
 //
 //	exits CODE COMMAND…   the command ends with that exit code
 //	fetched N             $SITE has been asked N times for its robots.txt
@@ -51,8 +51,8 @@ func TestCommands(t *testing.T) {
 	testscript.Run(t, scripts(false, testscript.Params{Dir: filepath.Join("testdata", "script")}))
 }
 
-// A sealed command has the same streams, signals and exit codes as one that is not: the
-// scripts of run do the same with both, but for what the condition "sealed" marks.
+// A sealed command has the same streams, signals and exit codes as any other: the script of
+// run passes for both. Lines with the condition "sealed" are for one of them.
 func TestRunSealed(t *testing.T) {
 	if !seal.Likely() {
 		t.Skip("this system does not let commands be sealed")

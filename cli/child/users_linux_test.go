@@ -50,29 +50,29 @@ func TestSocketOwner(t *testing.T) {
 	conns := connections(t, "tcp", "127.0.0.1", 3)
 	client, server := ends(conns[0])
 	if got := owner(client, server); got != own {
-		t.Errorf("open connection: got %s", got)
+		t.Errorf("open connection: got %s, want %s", got, own)
 	}
 	if got := owner(netip.AddrPortFrom(netip.AddrFrom16(client.Addr().As16()), client.Port()), server); got != own {
-		t.Errorf("address in IPv6 notation: got %s", got)
+		t.Errorf("address in IPv6 notation: got %s, want %s", got, own)
 	}
 	must(t, conns[0].(*net.TCPConn).CloseWrite())
 	if got := owner(client, server); got != own {
-		t.Errorf("half-closed connection: got %s", got)
+		t.Errorf("half-closed connection: got %s, want %s", got, own)
 	}
 	const closed = "the connection has been closed"
 	must(t, conns[0].Close())
 	if got := owner(client, server); got != closed {
-		t.Errorf("closed connection: got %s", got)
+		t.Errorf("closed connection: got %s, want %s", got, closed)
 	}
 	client, server = ends(conns[1])
 	if got := owner(netip.AddrPortFrom(client.Addr(), 1), server); got != closed {
-		t.Errorf("no such connection: got %s", got)
+		t.Errorf("no such connection: got %s, want %s", got, closed)
 	}
 	if got := owner(server, netip.AddrPortFrom(client.Addr(), 1)); got != closed {
-		t.Errorf("listener: got %s", got)
+		t.Errorf("the server's end: got %s, want %s", got, closed)
 	}
 	if got := owner(netip.MustParseAddrPort("[::1]:80"), server); !strings.Contains(got, "IPv4") {
-		t.Errorf("IPv6: got %s", got)
+		t.Errorf("IPv6: got %s, want an error that names IPv4", got)
 	}
 }
 
@@ -90,12 +90,12 @@ func TestOwnerOfDualStackSocket(t *testing.T) {
 	must(t, err)
 	client := netip.AddrPortFrom(server.Addr(), uint16(name.(*unix.SockaddrInet6).Port))
 	if uid, err := socketOwner(client, server); err != nil || int(uid) != os.Geteuid() {
-		t.Errorf("got %d, %v", uid, err)
+		t.Errorf("got user %d, %v, want %d", uid, err, os.Geteuid())
 	}
 }
 
 // A user counts only as long as one of the user's processes descends from this one.
-func TestDescendantUsers(t *testing.T) {
+func TestUsersOfDescendants(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may run a command as another user")
 	}
@@ -113,10 +113,10 @@ func TestDescendantUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Contains(descendantUsers(os.Getpid()), uid) {
-		t.Error("the user of a grandchild is not found")
+		t.Error("the user of a grandchild is missing")
 	}
 	if slices.Contains(descendantUsers(1<<30), uid) {
-		t.Error("the user is found for a process that does not exist")
+		t.Error("a process that does not exist has the user too")
 	}
 	io.WriteString(input, "\n\n")
 	must(t, child.Wait())

@@ -8,8 +8,8 @@ import (
 	"robotsproxy/internal/conntest"
 )
 
-// Connections have the keep-alive options that package net would set.
-func TestListenNoticesClientsThatVanish(t *testing.T) {
+// Accepted connections have the keep-alive options that package net would set.
+func TestAcceptedConnectionsHaveKeepAlive(t *testing.T) {
 	l, err := listen("127.0.0.1:0", "--listen")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestListenNoticesClientsThatVanish(t *testing.T) {
 	} {
 		got, want := accepted(t, l, option), accepted(t, usual, option)
 		if got != want {
-			t.Errorf("%s is %d, want %d", name, got, want)
+			t.Errorf("%s: got %d, want %d", name, got, want)
 		}
 	}
 }
