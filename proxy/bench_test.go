@@ -30,8 +30,8 @@ import (
 )
 
 // BenchmarkRequest measures a request for 1 KiB over kept-alive connections, with client and
-// origin: through this proxy, in plain HTTP and in HTTP/2 inside TLS, and through the
-// simplest proxy that net/http allows.
+// origin: through this proxy, in plain HTTP, unsigned and signed, and in HTTP/2 inside TLS, and
+// through the simplest proxy that net/http allows.
 func BenchmarkRequest(b *testing.B) {
 	page := strings.Repeat("x", 1024)
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
@@ -40,6 +40,16 @@ func BenchmarkRequest(b *testing.B) {
 
 	b.Run("by=robotsproxy", func(b *testing.B) {
 		address, _ := serveBench(b)
+		ask(b, address, o.URL+"/public/page")
+	})
+	b.Run("by=robotsproxy-signed", func(b *testing.B) {
+		address, g := serveBench(b)
+		var set gate.Settings
+		set.Identities.Default.Signing = newKeyring(b, 1).signing(0)
+		set.Identities.Default.Signing.HTTP = true
+		if err := g.SetSettings(set); err != nil {
+			b.Fatal(err)
+		}
 		ask(b, address, o.URL+"/public/page")
 	})
 	b.Run("by=robotsproxy-h2", func(b *testing.B) {

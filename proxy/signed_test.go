@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,8 +18,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/dunglas/httpsfv"
 
+	"robotsproxy/internal/signtest"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -34,7 +33,7 @@ type keyring struct {
 	public map[string]ed25519.PublicKey // by ID
 }
 
-func newKeyring(t *testing.T, n int) keyring {
+func newKeyring(t testing.TB, n int) keyring {
 	t.Helper()
 	k := keyring{folder: t.TempDir(), public: map[string]ed25519.PublicKey{}}
 	for i := range n {
@@ -42,7 +41,9 @@ func newKeyring(t *testing.T, n int) keyring {
 		seed[0] = byte(i + 1)
 		private := ed25519.NewKeyFromSeed(seed)
 		key := sign.NewKey(private)
-		must(t, os.WriteFile(k.path(i), key.PEM(), 0o600))
+		if err := os.WriteFile(k.path(i), key.PEM(), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		k.ids = append(k.ids, key.ID())
 		k.public[key.ID()] = private.Public().(ed25519.PublicKey)
 	}
@@ -71,74 +72,13 @@ func signedWorld(t *testing.T, change ...func(*settings)) (*world, keyring) {
 	return newWorld(t, append([]func(*settings){signs}, change...)...), keys
 }
 
-// verify checks the signature of a request as its origin does: another program's parser reads
-// the fields, and the signature base is made from the request as it came. It returns the form
-// and the key's ID.
-func (k keyring) verify(r *http.Request) (form sign.Form, keyID string, err error) {
-	inputs, err := httpsfv.UnmarshalDictionary(r.Header["Signature-Input"])
-	if err != nil || len(inputs.Names()) != 1 {
-		return 0, "", fmt.Errorf("Signature-Input %q: %w", r.Header["Signature-Input"], errors.Join(err, errors.New("not one signature")))
+// verify checks the signature of a request as its origin does.
+func (k keyring) verify(r *http.Request) (signtest.Signature, error) {
+	signature, err := signtest.Request(r, directory, k.public, time.Now())
+	if want := []string{"@authority", "@method", "@path", "signature-agent"}; err == nil && !slices.Equal(signature.Covered, want) {
+		return signature, fmt.Errorf("%q are covered", signature.Covered)
 	}
-	label := inputs.Names()[0]
-	member, _ := inputs.Get(label)
-	covered := member.(httpsfv.InnerList)
-	var base strings.Builder
-	var names []string
-	for _, item := range covered.Items {
-		var value string
-		switch name := item.Value.(string); name {
-		case "@method":
-			value = r.Method
-		case "@authority":
-			value = r.Host
-		case "@path":
-			value, _, _ = strings.Cut(r.RequestURI, "?")
-		case "signature-agent":
-			form = sign.String
-			if key, keyed := item.Params.Get("key"); keyed {
-				form = sign.Dictionary
-				agents, err := httpsfv.UnmarshalDictionary(r.Header["Signature-Agent"])
-				if err != nil {
-					return 0, "", err
-				}
-				agent, _ := agents.Get(key.(string))
-				if value, err = httpsfv.Marshal(agent); err != nil {
-					return 0, "", err
-				}
-			} else {
-				value = strings.Join(r.Header["Signature-Agent"], ", ")
-			}
-			if value != `"`+directory+`"` {
-				return 0, "", fmt.Errorf("Signature-Agent %q", r.Header["Signature-Agent"])
-			}
-		}
-		names = append(names, item.Value.(string))
-		id, err := httpsfv.Marshal(item)
-		if err != nil {
-			return 0, "", err
-		}
-		base.WriteString(id + ": " + value + "\n")
-	}
-	if want := []string{"@authority", "@method", "@path", "signature-agent"}; !slices.Equal(names, want) {
-		return 0, "", fmt.Errorf("%q are covered", names)
-	}
-	params, err := httpsfv.Marshal(covered)
-	if err != nil {
-		return 0, "", err
-	}
-	base.WriteString(`"@signature-params": ` + params)
-	signatures, err := httpsfv.UnmarshalDictionary(r.Header["Signature"])
-	if err != nil {
-		return 0, "", err
-	}
-	member, _ = signatures.Get(label)
-	signature, _ := member.(httpsfv.Item).Value.([]byte)
-	id, _ := covered.Params.Get("keyid")
-	keyID, _ = id.(string)
-	if public, known := k.public[keyID]; !known || !ed25519.Verify(public, []byte(base.String()), signature) {
-		return 0, "", fmt.Errorf("the signature by %q is not of this:\n%s", keyID, base.String())
-	}
-	return form, keyID, nil
+	return signature, err
 }
 
 // isUnsigned reports whether a request has no part of a signature.
@@ -172,9 +112,9 @@ func TestRequestsAreSigned(t *testing.T) {
 			var seen []string
 			site := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
-				form, id, err := keys.verify(r)
-				if err != nil || form != sign.Dictionary || id != keys.ids[0] {
-					t.Errorf("%s %s of %s over %s: in form %v by %q: %v", r.Method, r.RequestURI, r.Host, r.Proto, form, id, err)
+				signature, err := keys.verify(r)
+				if err != nil || signature.Form != "dictionary" || signature.KeyID != keys.ids[0] {
+					t.Errorf("%s %s of %s over %s: %+v: %v", r.Method, r.RequestURI, r.Host, r.Proto, signature, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -254,7 +194,7 @@ func TestEveryDoorSigns(t *testing.T) {
 				g.mu.Lock()
 				defer g.mu.Unlock()
 				for _, r := range g.asked {
-					_, _, err := keys.verify(r)
+					_, err := keys.verify(r)
 					if d.scheme == "https" || plain {
 						if err != nil {
 							t.Error(err)
@@ -280,7 +220,7 @@ func TestWebSocketsAreSigned(t *testing.T) {
 	conn, _, err := websocket.Dial(ctx, o.URL+"/socket", &websocket.DialOptions{HTTPClient: w.client("h1")})
 	must(t, err)
 	conn.CloseNow()
-	if _, _, err := keys.verify(o.seen[0]); err != nil {
+	if _, err := keys.verify(o.seen[0]); err != nil {
 		t.Error(err)
 	}
 }
@@ -293,7 +233,7 @@ func TestEveryModeSigns(t *testing.T) {
 		get(t, w.client("h1"), o.URL+"/private")
 		get(t, w.client("h1"), o.URL+"/public")
 		for _, r := range o.seen {
-			if _, _, err := keys.verify(r); err != nil {
+			if _, err := keys.verify(r); err != nil {
 				t.Errorf("mode %s: %v", mode, err)
 			}
 		}
@@ -334,7 +274,7 @@ func TestOwnSignaturesStay(t *testing.T) {
 		"agent":     {"Signature-Agent": {`"https://other.example"`, "x"}},
 		"signature": {"Signature": {"a=:AA==:", "b=:AA==:"}},
 	} {
-		if _, _, err := keys.verify(ask("/stray", stray)); err != nil {
+		if _, err := keys.verify(ask("/stray", stray)); err != nil {
 			t.Errorf("a stray %s: %v", name, err)
 		}
 	}
@@ -377,18 +317,18 @@ func TestForms(t *testing.T) {
 		name   string
 		server string // that the origin's robots.txt names
 		change func(*settings)
-		want   sign.Form
+		want   string
 	}{
-		{"auto", "nginx", forms(identity.AutoForm), sign.Dictionary},
-		{"auto by Cloudflare", "cloudflare", forms(identity.AutoForm), sign.String},
-		{"nothing written by Cloudflare", "cloudflare", forms(""), sign.String},
-		{"dictionary by Cloudflare", "cloudflare", forms(identity.DictionaryForm), sign.Dictionary},
-		{"string", "nginx", forms(identity.StringForm), sign.String},
-		{"by host", "nginx", forms(identity.AutoForm, "127.0.0.1", "string"), sign.String},
-		{"by the longest glob", "nginx", forms(identity.AutoForm, "127.*", "string", "*", "dictionary", "a*.example.com", "dictionary"), sign.String},
-		{"by no glob", "nginx", forms(identity.StringForm, "*.example.com", "dictionary"), sign.String},
-		{"auto by host, by Cloudflare", "cloudflare", forms(identity.DictionaryForm, "127.0.0.*", "auto"), sign.String},
-		{"no policy is asked for", "cloudflare", override, sign.Dictionary},
+		{"auto", "nginx", forms(identity.AutoForm), "dictionary"},
+		{"auto by Cloudflare", "cloudflare", forms(identity.AutoForm), "string"},
+		{"nothing written by Cloudflare", "cloudflare", forms(""), "string"},
+		{"dictionary by Cloudflare", "cloudflare", forms(identity.DictionaryForm), "dictionary"},
+		{"string", "nginx", forms(identity.StringForm), "string"},
+		{"by host", "nginx", forms(identity.AutoForm, "127.0.0.1", "string"), "string"},
+		{"by the longest glob", "nginx", forms(identity.AutoForm, "127.*", "string", "*", "dictionary", "a*.example.com", "dictionary"), "string"},
+		{"by no glob", "nginx", forms(identity.StringForm, "*.example.com", "dictionary"), "string"},
+		{"auto by host, by Cloudflare", "cloudflare", forms(identity.DictionaryForm, "127.0.0.*", "auto"), "string"},
+		{"no policy is asked for", "cloudflare", override, "dictionary"},
 	} {
 		w, keys := signedWorld(t, test.change)
 		page := make(chan *http.Request, 1)
@@ -400,8 +340,8 @@ func TestForms(t *testing.T) {
 		}))
 		defer o.Close()
 		get(t, w.client("h1"), o.URL+"/page")
-		if form, _, err := keys.verify(<-page); err != nil || form != test.want {
-			t.Errorf("%s: %v %v, want %v", test.name, form, err, test.want)
+		if got, err := keys.verify(<-page); err != nil || got.Form != test.want {
+			t.Errorf("%s: %s %v, want %s", test.name, got.Form, err, test.want)
 		}
 	}
 }
@@ -463,14 +403,14 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 		byKey[id] = &atomic.Int64{}
 	}
 	o := w.origin("https", func(rw http.ResponseWriter, r *http.Request) {
-		_, id, err := keys.verify(r)
+		signature, err := keys.verify(r)
 		if err != nil {
 			failed.Add(1)
 			t.Error(err)
 			return
 		}
 		verified.Add(1)
-		byKey[id].Add(1)
+		byKey[signature.KeyID].Add(1)
 	})
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
@@ -538,7 +478,7 @@ func TestUnreadTunnelsAreNotSigned(t *testing.T) {
 		transport := w.client("h1").Transport.(*http.Transport)
 		transport.TLSClientConfig.InsecureSkipVerify = true
 		get(t, &http.Client{Transport: transport}, o.URL+"/")
-		if _, _, err := keys.verify(o.seen[0]); (err == nil) != want {
+		if _, err := keys.verify(o.seen[0]); (err == nil) != want {
 			t.Errorf("mode %s: %v", mode, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package signtest verifies key directories as a verifier does that knows nothing of package
-// sign. It is for tests.
+// Package signtest verifies key directories and signed requests as a verifier does that knows
+// nothing of package sign. It is for tests.
 package signtest
 
 import (

@@ -25,10 +25,15 @@ import (
 // signingKey writes a key, which is always the same for n, to a new file.
 func signingKey(t *testing.T, n byte) (file, id string) {
 	t.Helper()
-	key := sign.NewKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize)))
+	key := sign.NewKey(seedKey(n))
 	file = filepath.Join(t.TempDir(), "key.pem")
 	must(t, os.WriteFile(file, key.PEM(), 0o600))
 	return file, key.ID()
+}
+
+// seedKey is the private key that signingKey writes.
+func seedKey(n byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
 // directoryAt returns the thumbprints of the keys in the directory at an address, which must be

@@ -136,7 +136,8 @@ func (d *description) wantAllSeen() {
 func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	d := describe(t)
-	w := start(t, `identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report}]`)
+	key, _ := signingKey(t, 1)
+	w := start(t, fmt.Sprintf(`identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report, sign: {keys: [%s], agent: "https://bot.example.org", http: true}}]`, key))
 	var text atomic.Value
 	text.Store("User-agent: *\nDisallow: /a\nCrawl-delay: 0\nSitemap: /map\n")
 	o := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)

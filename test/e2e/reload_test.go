@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,8 +12,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"robotsproxy/internal/signtest"
 )
 
 // reload has the program read a new configuration, through the API or by SIGHUP.
@@ -162,6 +166,15 @@ func TestReloadTakesEffect(t *testing.T) {
 		w.curl(site.URL + "/products/1")
 		return fmt.Sprint(w.curl(site.URL + "/products/1").status)
 	}
+	key, keyID := signingKey(t, 1)
+	signed := newOrigin(t, "http", shop(), func(w http.ResponseWriter, r *http.Request) {
+		signature, err := signtest.Request(r, "https://bot.example.org", map[string]ed25519.PublicKey{keyID: seedKey(1).Public().(ed25519.PublicKey)}, time.Now())
+		if err != nil {
+			signature.KeyID = "nobody"
+		}
+		io.WriteString(w, signature.KeyID)
+	})
+	signer := func(w *world) string { return w.curl(signed.URL + "/products/1").body }
 	logs := func(w *world) string {
 		before := len(w.log.Lines(`"message":"request"`))
 		w.curl(site.URL + "/products/1")
@@ -179,6 +192,7 @@ func TestReloadTakesEffect(t *testing.T) {
 		{"default_identity: {product_tokens: [PartnerBot]}", asks(site.URL + "/cart"), "403", "200"},
 		{`identities: [{name: a, match: {user_agents: ["A/*"]}, mode: report}]`, asks(site.URL+"/cart", "-A", "A/1"), "403", "200"},
 		{`identities: [{name: a, match: {user_agents: ["A/*"]}, mode: report}]`, asks(site.URL+"/cart", "-A", "B/1"), "403", "403"},
+		{"default_identity: {sign: {keys: [" + key + "], agent: 'https://bot.example.org', http: true}}", signer, "nobody", keyID},
 		{`overrides: [{origin: "` + site.URL + `", verdict: allow}]`, asks(site.URL + "/cart"), "403", "200"},
 		{`overrides: [{origin: "` + site.URL + `", verdict: disallow}]`, asks(site.URL + "/products/1"), "200", "403"},
 		{`robots: {statuses: {"403": disallow}}`, asks(closed.URL + "/"), "200", "403"},
