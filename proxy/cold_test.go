@@ -115,6 +115,6 @@ func TestColdOriginsThatFail(t *testing.T) {
 	}
 	asking.Wait()
 	if dialled.Load() == 0 {
-		t.Error("nobody dialled")
+		t.Error("no connection was dialled")
 	}
 }

@@ -86,7 +86,7 @@ func TestOriginsAreAskedInTheClientsVersion(t *testing.T) {
 	o := w.origin("https", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })
 	for client, want := range map[string]string{"h1": "HTTP/1.1", "h2": "HTTP/2.0"} {
 		if _, body := get(t, w.client(client), o.URL+"/"); body != want {
-			t.Errorf("a client of %s: the origin was spoken to by %s, want %s", client, body, want)
+			t.Errorf("for a client of %s the origin was asked in %s, want %s", client, body, want)
 		}
 	}
 }
@@ -339,7 +339,7 @@ func TestClientThatDistrustsTheCA(t *testing.T) {
 	}
 	line := w.log.WaitLine(t, nil, `"level":"warn"`, "not trust", `"host":"example.com"`, "robotsproxy ca")
 	if n := strings.Count(w.log.String(), line); n != 1 {
-		t.Errorf("told %d times:\n%s", n, w.log.String())
+		t.Errorf("logged %d times:\n%s", n, w.log.String())
 	}
 	w.gauge("robotsproxy_client_tls_failures_total", 3)
 }

@@ -48,7 +48,7 @@ func TestBodiesThatEndEarly(t *testing.T) {
 				t.Errorf("%s, %q: %s, close %v", site, body, resp.Status, resp.Close)
 			}
 			if rest, _ := io.ReadAll(c); len(rest) > 0 {
-				t.Errorf("%s, %q: then %q", site, body, rest)
+				t.Errorf("%s, %q: followed by %q", site, body, rest)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func TestConnectionsThatEnd(t *testing.T) {
 					t.Errorf("%s, %s %q: %s, close %v, %q", d.name, test.path, test.rest, resp.Status, resp.Close, body)
 				}
 				if strings.HasPrefix(test.rest, "HTTP/1.0") && len(resp.TransferEncoding) > 0 {
-					t.Errorf("%s, %s %q: a response in chunks", d.name, test.path, test.rest)
+					t.Errorf("%s, %s %q: the response is chunked", d.name, test.path, test.rest)
 				}
 				if !test.stays {
 					break
@@ -96,7 +96,7 @@ func TestConnectionsThatEnd(t *testing.T) {
 			}
 			if !test.stays {
 				if rest, err := io.ReadAll(c); len(rest) > 0 || err != nil {
-					t.Errorf("%s, %s %q: then %q, %v", d.name, test.path, test.rest, rest, err)
+					t.Errorf("%s, %s %q: followed by %q, %v", d.name, test.path, test.rest, rest, err)
 				}
 			}
 			c.Close()

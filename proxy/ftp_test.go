@@ -28,14 +28,14 @@ import (
 	"robotsproxy/robots/policy"
 )
 
-// ftpServer is a real one, with files of its own.
+// ftpServer is a running vsftpd that serves files from a folder of its own.
 type ftpServer struct {
 	t         *testing.T
 	url       string // without a path
 	root, log string
 }
 
-// newFTPServer starts vsftpd with more lines in its configuration.
+// newFTPServer starts vsftpd. lines are added to its configuration.
 func newFTPServer(t *testing.T, lines ...string) *ftpServer {
 	t.Helper()
 	program, err := exec.LookPath("vsftpd")
@@ -85,7 +85,7 @@ func newFTPServer(t *testing.T, lines ...string) *ftpServer {
 	return nil
 }
 
-// put lays a file down for everybody.
+// put creates a file that everybody may read.
 func (s *ftpServer) put(name, text string) {
 	s.t.Helper()
 	file := filepath.Join(s.root, name)
@@ -93,7 +93,7 @@ func (s *ftpServer) put(name, text string) {
 	must(s.t, os.WriteFile(file, []byte(text), 0o644))
 }
 
-// said are the commands that the server was given, from its log.
+// said returns the commands that the server has logged.
 func (s *ftpServer) said() string {
 	text, err := os.ReadFile(s.log)
 	must(s.t, err)
@@ -106,7 +106,7 @@ func (s *ftpServer) said() string {
 	return commands.String()
 }
 
-// ask sends a request in absolute form, as HTTP clients do for ftp.
+// ask sends a request in absolute form, as HTTP clients do for ftp URLs.
 func (w *world) ask(method, url string) (*http.Response, string) {
 	w.t.Helper()
 	c := w.dial()
@@ -115,7 +115,7 @@ func (w *world) ask(method, url string) (*http.Response, string) {
 	return c.response(method)
 }
 
-// exempt lets all requests through unjudged.
+// exempt turns judging off.
 func exempt(s *settings) { s.gate.Identities.Default.Mode = identity.Off }
 
 // curl gets a URL through the proxy.
@@ -175,14 +175,14 @@ func TestFTP(t *testing.T) {
 		t.Errorf("Last-Modified: %q", resp.Header.Get("Last-Modified"))
 	}
 	if resp, _ := w.ask("GET", s.url+"/pub"); resp.Header.Get("Location") != "/pub/" {
-		t.Errorf("a directory without its slash leads to %q", resp.Header.Get("Location"))
+		t.Errorf("a directory without a final slash redirects to %q", resp.Header.Get("Location"))
 	}
 	// A login is never passed on.
 	if body, err := w.curl(strings.Replace(s.url, "://", "://member:sesame@", 1) + "/hello.txt"); err != nil || body != "hello\n" {
 		t.Errorf("curl with a login: %q, %v", body, err)
 	}
 	if said := s.said(); strings.Contains(said, "member") || !strings.Contains(said, "USER anonymous") {
-		t.Errorf("the server was told:\n%s", said)
+		t.Errorf("the server logged these commands:\n%s", said)
 	}
 
 	for _, path := range []string{"/private/secret.txt", "/private", "/private/", "/pub/../private/secret.txt", "/%70rivate/secret.txt", "/private/secret.txt;type=i"} {
@@ -195,7 +195,7 @@ func TestFTP(t *testing.T) {
 	}
 	for line := range strings.Lines(s.said()) {
 		if strings.Contains(line, "private") {
-			t.Errorf("the server was asked: %s", line)
+			t.Errorf("the server got the command %s", line)
 		}
 	}
 	w.log.WaitLine(t, nil, `"message":"request"`, `"url":"`+s.url+`/private/secret.txt"`, `"verdict":"disallowed"`)
@@ -211,8 +211,8 @@ func TestFTPWithoutRobotsTxt(t *testing.T) {
 	w.log.WaitLine(t, nil, `"message":"request"`, `"reason":"unavailable"`)
 }
 
-// What an FTP server might read as something else than robots.txt does is asked
-// of none, nor is what FTP has no word for.
+// The proxy sends no path that an FTP server might read in another way than robots.txt
+// does, and no method that FTP has no command for.
 func TestRequestsThatNoFTPServerGets(t *testing.T) {
 	s := newFTPServer(t)
 	s.put("private/secret.txt", "secret")
@@ -233,11 +233,11 @@ func TestRequestsThatNoFTPServerGets(t *testing.T) {
 		}
 	}
 	if said := s.said(); said != "" {
-		t.Errorf("the server was asked:\n%s", said)
+		t.Errorf("the server got these commands:\n%s", said)
 	}
 }
 
-// A big file passes in constant memory, and whole.
+// A large file arrives whole, and takes constant memory on the way.
 func TestFTPStreams(t *testing.T) {
 	s := newFTPServer(t)
 	const size = 256 << 20
@@ -254,10 +254,10 @@ func TestFTPStreams(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > size/16 {
-		t.Errorf("%d MiB were allocated on the way of %d", used>>20, size>>20)
+		t.Errorf("%d MiB were allocated to transfer %d MiB", used>>20, size>>20)
 	}
 	if got, want := sum(t, out), sum(t, filepath.Join(s.root, "big")); got != want {
-		t.Error("the file has changed on its way")
+		t.Error("the file was altered in transfer")
 	}
 }
 
@@ -271,8 +271,8 @@ func sum(t *testing.T, file string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// A client that leaves takes its control connection with it: a server that has
-// room for one then takes the next.
+// When a client leaves, its control connection is closed: a server with room for one
+// client then serves the next.
 func TestFTPEndsWithItsClient(t *testing.T) {
 	s := newFTPServer(t, "max_clients=1")
 	s.put("big", "")
@@ -327,8 +327,8 @@ func TestFTPServerThatIsDown(t *testing.T) {
 	}
 }
 
-// script is an FTP server that answers as a test wants: by what it has for a
-// command, else well.
+// script is an FTP server whose replies a test chooses. A command without a reply of its
+// own succeeds.
 type script struct {
 	replies map[string]string // by verb; "" for the greeting; "-" for none
 	file    string            // for every RETR and LIST
@@ -405,7 +405,7 @@ func (s *script) serve(conn net.Conn) {
 	}
 }
 
-// Whatever a server says, a client gets a whole file or none.
+// Whatever the server replies, the client gets the whole file or none of it.
 func TestFTPServersThatMisbehave(t *testing.T) {
 	file := strings.Repeat("text ", 1000)
 	endless := strings.Repeat("230-and welcome\r\n", 1<<16) + "230 now"
@@ -480,12 +480,12 @@ func TestFTPServersThatMisbehave(t *testing.T) {
 					return
 				}
 			}
-			t.Error("the control connection stays open")
+			t.Error("the control connection was left open")
 		})
 	}
 }
 
-// What a server says reaches the client as text of a bounded length.
+// A server's reply reaches the client as text of bounded length.
 func TestFTPReplyIsSafeToShow(t *testing.T) {
 	s := &script{replies: map[string]string{"USER": "530-\x1b[2Jmembers\r\n530 \u202eonly " + strings.Repeat("x", 10_000)}}
 	w := newWorld(t, exempt)
@@ -495,8 +495,7 @@ func TestFTPReplyIsSafeToShow(t *testing.T) {
 	}
 }
 
-// A client's From becomes the password of an anonymous login only where it can be
-// one.
+// The From field becomes the password of the anonymous login only if it is a valid one.
 func TestFTPPassword(t *testing.T) {
 	for from, want := range map[string]string{
 		"":                                  "anonymous@",
@@ -520,7 +519,7 @@ func TestFTPPassword(t *testing.T) {
 	}
 }
 
-// A server that refuses the login may be full: that is no missing robots.txt.
+// A server that refuses the login may be full. That does not mean that it has no robots.txt.
 func TestFTPLoginRefusedIsUnreachable(t *testing.T) {
 	s := &script{replies: map[string]string{"PASS": "530 too many users"}}
 	url := s.start(t)
@@ -533,8 +532,8 @@ func TestFTPLoginRefusedIsUnreachable(t *testing.T) {
 	}
 }
 
-// A reply that the library cannot read ends one request, however it is reached, and
-// says so in the log.
+// A reply that the library cannot parse fails one request, at whichever step it comes,
+// and is logged.
 func TestMalformedFTPReplies(t *testing.T) {
 	url := (&script{replies: map[string]string{"PWD": `257 "`}}).start(t)
 	w := newWorld(t)
@@ -547,8 +546,8 @@ func TestMalformedFTPReplies(t *testing.T) {
 	}
 }
 
-// FuzzFTPServer has a server say anything, a piece for each command: whatever it
-// says, the request ends with a response or an error, and nothing is left open.
+// FuzzFTPServer has a server send arbitrary octets, a piece after each command. The request
+// must end with either a response or an error, and leave no connection open.
 func FuzzFTPServer(f *testing.F) {
 	const login = "220 ready\n%331 password\n%230 welcome\n%500 no FEAT\n%200 type\n%257 \"/\"\n%"
 	for _, replies := range []string{
@@ -580,12 +579,12 @@ func FuzzFTPServer(f *testing.F) {
 		must(t, err)
 		resp, err := transport.RoundTrip(r)
 		if (resp == nil) == (err == nil) {
-			t.Fatalf("both or none of %v and %v", resp, err)
+			t.Fatalf("want either a response or an error, got %v and %v", resp, err)
 		}
 		if err == nil {
 			n, err := io.Copy(io.Discard, resp.Body)
 			if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
-				t.Errorf("%d octets of %d", n, resp.ContentLength)
+				t.Errorf("got %d octets, want %d", n, resp.ContentLength)
 			}
 			must(t, resp.Body.Close())
 		}
@@ -593,8 +592,8 @@ func FuzzFTPServer(f *testing.F) {
 	})
 }
 
-// sayer is an FTP server for one client, that says a piece of a text after each
-// command and another text on its data connections.
+// sayer is an FTP server for one client. It sends a piece of one text after each command,
+// and another text on its data connections.
 type sayer struct {
 	control, data net.Listener
 	ended         sync.WaitGroup // when the client has closed what it opened
@@ -638,7 +637,7 @@ func newSayer(t *testing.T, replies, data string) *sayer {
 	return s
 }
 
-// left waits until the client has closed its connections.
+// left waits until the client has closed all its connections.
 func (s *sayer) left(t *testing.T) {
 	t.Helper()
 	s.control.Close()
@@ -648,7 +647,7 @@ func (s *sayer) left(t *testing.T) {
 	select {
 	case <-left:
 	case <-time.After(testTimeout):
-		t.Fatal("a connection stays open")
+		t.Fatal("a connection was left open")
 	}
 }
 
@@ -663,7 +662,7 @@ func TestFTPDestinations(t *testing.T) {
 	}
 	s := &script{replies: map[string]string{"EPSV": fmt.Sprintf("229 there (|||%d|)", own.Port)}}
 	if resp, _ := w.ask("GET", s.start(t)+"/robots.txt"); shape(resp) != "502 proxy_loop_detected" {
-		t.Errorf("led to the proxy itself: %s", shape(resp))
+		t.Errorf("redirected to the proxy itself: %s", shape(resp))
 	}
 	w = newWorld(t, func(s *settings) { s.upstream.Deny = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	for _, path := range []string{"/file", "/robots.txt"} {
@@ -676,8 +675,7 @@ func TestFTPDestinations(t *testing.T) {
 	}
 }
 
-// An HTTP proxy as parent is asked in absolute form, one that speaks SOCKS not at
-// all.
+// A parent proxy for HTTP gets ftp URLs in absolute form. One for SOCKS gets none.
 func TestFTPByParents(t *testing.T) {
 	asked := make(chan string, 10)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -712,7 +710,7 @@ func TestFTPByParents(t *testing.T) {
 			}
 		}
 		if len(asked) > 0 {
-			t.Errorf("the parent was asked too for %s", <-asked)
+			t.Errorf("the parent was also asked for %s", <-asked)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestIdleTunnels(t *testing.T) {
 	each := int64(memory()-before) / many
 	t.Logf("%d tunnels were opened in %v; each takes %d KiB, its client included", many, time.Since(begun), each>>10)
 	if each > 24<<10 {
-		t.Errorf("each tunnel takes %d KiB", each>>10)
+		t.Errorf("an idle tunnel takes %d KiB", each>>10)
 	}
 	for i, client := range clients { // they have not been forgotten
 		if i%100 == 0 {

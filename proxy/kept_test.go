@@ -134,7 +134,7 @@ func testIdleOrigins(t *testing.T, version int) {
 	}
 	for _, n := range []int{0, origins, origins - most + 2} { // the one before gave way to origin 0
 		if got := dials(n); got != 0 {
-			t.Errorf("origin %d is dialled again, though it was among the last", n)
+			t.Errorf("origin %d was dialled again, although it was one of the last to be used", n)
 		}
 	}
 	if got := dials(1); got != 1 {

@@ -75,7 +75,7 @@ func TestSlowClients(t *testing.T) {
 					go c.drip(stop, bound/10)
 				}
 				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Error("the connection is still held")
+					t.Error("the connection is still open")
 				}
 				close(stop)
 			})
@@ -184,7 +184,7 @@ func TestClientsThatStopReading(t *testing.T) {
 				}
 				settled(&sent)
 				if each := (int64(heap()) - int64(before)) / many; each > 2<<20 {
-					t.Errorf("each takes %d KiB", each>>10)
+					t.Errorf("a client that does not read takes %d KiB", each>>10)
 				} else {
 					t.Logf("each takes %d KiB, its origin sent %d KiB", each>>10, sent.Load()/many>>10)
 				}

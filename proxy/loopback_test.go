@@ -223,7 +223,7 @@ func TestLoopbackIsForClientsHere(t *testing.T) {
 				far.Store(false)
 				for _, host := range []string{"127.0.0.1", "localhost", "app.test"} {
 					if c := get200(t, w, "http://"+host+":"+port+"/page"); c != "secret" {
-						t.Errorf("a client here gets %q of %s", c, host)
+						t.Errorf("a client on this machine gets %q from %s", c, host)
 					}
 				}
 			}
@@ -293,7 +293,7 @@ func TestRobotsRedirectsToLoopback(t *testing.T) {
 			http.Redirect(w, r, "http://rebinding.test:"+port+"/robots.txt", http.StatusFound)
 		})
 		if got := get200(t, w, "http://rebinding.test:"+far+"/page"); got != "403 http_request_denied" {
-			t.Errorf("a name that is bound again: %s", got)
+			t.Errorf("a name that was rebound to loopback: %s", got)
 		}
 	}
 	if n := asked.Load(); n > 0 {
@@ -365,6 +365,6 @@ func TestClientsHere(t *testing.T) {
 		}
 	}
 	if loopback.Of(t.Context()).Check() == nil {
-		t.Error("a request of which nothing is known may go to loopback")
+		t.Error("a request without a known client may go to loopback")
 	}
 }

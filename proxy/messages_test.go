@@ -411,7 +411,7 @@ func TestEarlyHints(t *testing.T) {
 			t.Errorf("1xx: %s", got)
 		}
 		if string(body) != "page" || resp.Header.Get("Link") != "" {
-			t.Errorf("final response: %q %v", body, resp.Header)
+			t.Errorf("the final response is %q %v", body, resp.Header)
 		}
 	})
 }
@@ -445,7 +445,7 @@ func TestClientThatLeaves(t *testing.T) {
 		select {
 		case <-left:
 		case <-time.After(testTimeout):
-			t.Error("the origin is still asked")
+			t.Error("the request to the origin goes on")
 		}
 	})
 }
@@ -568,7 +568,7 @@ func TestAnswerToAnUnfinishedRequest(t *testing.T) {
 		t.Errorf("%s, close %v", resp.Status, resp.Close)
 	}
 	if rest, err := io.ReadAll(c); len(rest) > 0 || err != nil {
-		t.Errorf("then %q, %v", rest, err)
+		t.Errorf("followed by %q, %v", rest, err)
 	}
 }
 
@@ -632,7 +632,7 @@ func TestOddOrigins(t *testing.T) {
 			t.Errorf("%q: %s %q", test.answer, shape(resp), body)
 		}
 		if resp.ContentLength < 0 {
-			t.Errorf("%q: the answer's length is not stated", test.answer)
+			t.Errorf("%q: the answer has no Content-Length", test.answer)
 		}
 	}
 }
@@ -764,7 +764,7 @@ func TestLongBodiesTakeNoMemory(t *testing.T) {
 			t.Errorf("%d octets came back", half+rest)
 		}
 		if grown := int64(during.HeapSys) - int64(before.HeapSys); grown > size/3 {
-			t.Errorf("the heap grew by %d MiB", grown>>20)
+			t.Errorf("the heap has grown by %d MiB", grown>>20)
 		}
 	})
 }
@@ -876,7 +876,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("body %q", body)
 		}
 		if err := <-stopped; err != nil {
-			t.Errorf("stopping: %v", err)
+			t.Errorf("Shutdown: %v", err)
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
@@ -954,7 +954,7 @@ func TestStopDoesNotWaitForWhoDoesNotRead(t *testing.T) {
 	began := time.Now()
 	w.server.Shutdown(ctx)
 	if took := time.Since(began); took > time.Minute { // crypto/tls would wait for five seconds with each
-		t.Errorf("stopping takes %v", took)
+		t.Errorf("Shutdown took %v", took)
 	}
 }
 
@@ -977,10 +977,10 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := w.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("stopping: %v", err)
+		t.Errorf("Shutdown: %v", err)
 	}
 	if err := <-failed; err == nil {
-		t.Error("the request was not broken off")
+		t.Error("Shutdown did not end the request")
 	}
 }
 

@@ -193,7 +193,7 @@ func TestTunnelByUser(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if got := tunnelled(w, o, ""); got != read {
-		t.Errorf("without the user: %s", got)
+		t.Errorf("without a user: %s", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestTunnelsAreJudgedAgain(t *testing.T) {
 		w.gauge("robotsproxy_tunnels", 1)
 		s.text.Store(change)
 		if rest, _ := io.ReadAll(c); len(rest) != 0 {
-			t.Errorf("%q: %q", change, rest)
+			t.Errorf("after robots.txt became %q, the tunnel brought %q", change, rest)
 		}
 		w.log.WaitLine(t, nil, `"method":"CONNECT"`, why)
 		if change == "panic" {
@@ -336,7 +336,7 @@ func TestTunnelsAreDrained(t *testing.T) {
 		t.Errorf("%q", rest)
 	}
 	if err := <-stopped; !errors.Is(err, context.Canceled) {
-		t.Errorf("stopping: %v", err)
+		t.Errorf("Shutdown: %v", err)
 	}
 }
 
@@ -417,7 +417,7 @@ func TestTunnelsWhoseTLSNamesAnotherServer(t *testing.T) {
 			case got == read:
 				w.log.WaitLine(t, nil, `"message":"request"`, `"method":"GET"`)
 				if strings.Contains(w.log.String(), `"method":"CONNECT"`) {
-					t.Errorf("a CONNECT that is read was logged:\n%s", w.log)
+					t.Errorf("a CONNECT whose tunnel is read was logged:\n%s", w.log)
 				}
 			}
 			conn.Close()

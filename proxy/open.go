@@ -16,11 +16,11 @@ import (
 	"robotsproxy/robots"
 )
 
-// caller is the client that has asked a door for a tunnel. Each door tells it in its own way
+// caller is a client that has asked a door for a tunnel. Each door has its own way to tell it
 // what becomes of the tunnel.
 type caller interface {
-	// waiting returns a context for all that the caller waits for. If it shows that the caller
-	// has left, the context ends. Users must call stop before anything reads from the tunnel.
+	// waiting returns a context for what the caller waits for. It ends if the caller is seen
+	// to leave. stop must be called before anything reads from the tunnel.
 	waiting() (ctx context.Context, stop func())
 	// opened tells the caller that its tunnel is open. It reports false if the caller has left.
 	opened() bool
@@ -29,7 +29,7 @@ type caller interface {
 	refused(why *answer.Answer, cause error) (told bool)
 }
 
-// opaque returns the tunnel t as one that may stay opaque; nil if it is read in any case.
+// opaque returns what may keep t unread; nil if t is read in any case.
 func (s *Server) opaque(t *tunnel, asker identity.Asker) *opaque.Tunnel {
 	return s.settings.Load().tunnels.Tunnel(s.gate, gate.Ask{
 		Target: robots.Target{Origin: t.origin, Path: "/"},
@@ -39,9 +39,9 @@ func (s *Server) opaque(t *tunnel, asker identity.Asker) *opaque.Tunnel {
 	})
 }
 
-// open opens a tunnel, and reports whether it must be read. One that may stay opaque, o, is
-// first judged as a whole. If it stays opaque, it is joined to its origin; if it is refused,
-// or its origin can't be reached, the caller is told. Without o the tunnel is read.
+// open opens t for its caller, and reports whether it must be read. If t may stay opaque, as
+// o, it is judged as a whole first, and joined to its origin if it passes. The caller is told
+// if t is refused or the origin can't be reached.
 func (s *Server) open(t *tunnel, o *opaque.Tunnel, c caller) (read bool) {
 	if o == nil {
 		return c.opened()
@@ -157,7 +157,7 @@ func (s *Server) recoverTunnel(end func()) {
 	}
 }
 
-// accepted is a caller whose connection a door of ours has accepted, not net/http.
+// accepted is a caller whose connection the Server has accepted itself, not net/http.
 type accepted struct {
 	*Server
 	tunnel *tunnel
@@ -185,5 +185,5 @@ func (a accepted) waiting() (ctx context.Context, stop func()) {
 	}
 }
 
-// opened is for callers that need not be told.
+// opened tells nothing: it is for callers that do not know of the proxy.
 func (a accepted) opened() bool { return a.beginOpening(a.tunnel) }

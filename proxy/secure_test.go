@@ -83,7 +83,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 func TestTLSIsSpokenThere(t *testing.T) {
 	w := newWorld(t)
 	if got := w.dialTLS("h2", "http/1.1").Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
-		t.Errorf("agreed on %q", got)
+		t.Errorf("negotiated %q", got)
 	}
 	c := w.dialAt(w.tls)
 	c.send("GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n")
@@ -93,6 +93,6 @@ func TestTLSIsSpokenThere(t *testing.T) {
 	config := w.trust()
 	config.ServerName, config.NextProtos = "127.0.0.1", []string{"h2"}
 	if err := tls.Client(w.dialAt(w.tls), config).Handshake(); err == nil {
-		t.Error("agreed on HTTP/2")
+		t.Error("negotiated HTTP/2")
 	}
 }

@@ -24,7 +24,7 @@ func TestMaxConnections(t *testing.T) {
 	sixth.response("GET")
 	w.gauge("robotsproxy_connections", 3)
 	if n := strings.Count(w.log.String(), `"limit":"max_connections"`); n != 1 {
-		t.Errorf("%d warnings", n)
+		t.Errorf("%d warnings were logged", n)
 	}
 }
 

@@ -163,7 +163,7 @@ func TestSOCKSReplies(t *testing.T) {
 		}
 		if test.want != socks.Succeeded {
 			if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
-				t.Errorf("%s: then %q, %v", test.name, rest, err)
+				t.Errorf("%s: followed by %q, %v", test.name, rest, err)
 			}
 		}
 		c.Close()
@@ -237,12 +237,12 @@ func TestSOCKSUsers(t *testing.T) {
 			}
 			if test.credentials != "" {
 				if got := c.read(2); got[0] != 1 || got[1] != test.right {
-					t.Fatalf("the credentials are answered %q", got)
+					t.Fatalf("the reply to the credentials is %q", got)
 				}
 			}
 			if test.identity == "" {
 				if rest, _ := io.ReadAll(c); len(rest) > 0 {
-					t.Errorf("then %q", rest)
+					t.Errorf("followed by %q", rest)
 				}
 				return
 			}

@@ -109,7 +109,7 @@ func TestClientsThatTakeNothing(t *testing.T) {
 		f.WriteWindowUpdate(0, 1<<20)
 		ask(3, "/short")
 		if got := f.status(3); got != 200 {
-			t.Errorf("%s: beside it: %d", scheme, got)
+			t.Errorf("%s: a request beside the stalled one got %d", scheme, got)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestRefusalsThatNobodyTakes(t *testing.T) {
 	f := w.framesTo(o.host(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	f.ask(1, ":method", "GET", ":scheme", "https", ":authority", o.host(), ":path", "/private")
 	if got := f.status(1); got != 403 {
-		t.Errorf("%d", got)
+		t.Errorf("got status %d", got)
 	}
 	for { // it is reset
 		frame, err := f.ReadFrame()
@@ -220,7 +220,7 @@ func TestStallTimeoutIsReplaced(t *testing.T) {
 	must(t, err)
 	defer resp.Body.Close()
 	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("it was not cut short")
+		t.Error("the response was not cut short")
 	}
 }
 

@@ -239,7 +239,7 @@ func TestTransparentRefusesOtherProtocols(t *testing.T) {
 			t.Errorf("%q: %q, %v", first, answer, err)
 		}
 		if got := <-told; got != wanted {
-			t.Errorf("%q: told of %s, want %s", first, got, wanted)
+			t.Errorf("%q: OnRefusedConnection got %s, want %s", first, got, wanted)
 		}
 	}
 	// Browsers open connections ahead, and leave them silent.
@@ -247,7 +247,7 @@ func TestTransparentRefusesOtherProtocols(t *testing.T) {
 	w.redirect(faraway + ":25").Close()
 	select {
 	case wanted := <-told:
-		t.Errorf("told of %s", wanted)
+		t.Errorf("OnRefusedConnection got %s", wanted)
 	default:
 	}
 }
@@ -683,7 +683,7 @@ func TestTransparentShutdownOfTunnels(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.server.Shutdown(ctx) }()
 	if status, _ := c.ask("/public", "localhost:"+port(o)); status != 200 {
-		t.Errorf("while Shutdown waits: %d", status)
+		t.Errorf("a request while Shutdown waits got %d", status)
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

@@ -138,10 +138,10 @@ func TestSystemTrustsTheCA(t *testing.T) {
 			t.Errorf("%s: got %.100q", file, got)
 		}
 		if got := outputOf(t, exec.Command("cat", file), Options{}); got != string(before) {
-			t.Errorf("%s has changed without a trust", file)
+			t.Errorf("%s was changed although no CA was to be trusted", file)
 		}
 		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
-			t.Errorf("%s has changed outside", file)
+			t.Errorf("%s was changed outside the seal", file)
 		}
 	}
 }
@@ -175,17 +175,17 @@ func TestBrowsersGetPolicies(t *testing.T) {
 			t.Errorf("%s: got %s", file, got)
 		}
 		if _, err := os.Stat(file); err == nil {
-			t.Errorf("%s is there outside", file)
+			t.Errorf("%s appeared outside the seal", file)
 		}
 	}
 	inside := strings.Fields(outputOf(t, exec.Command("find", "/etc", "-maxdepth", "1"), Options{Trust: trust}))
 	for _, entry := range strings.Fields(before) {
 		if !slices.Contains(inside, entry) {
-			t.Errorf("%s is missing inside", entry)
+			t.Errorf("%s is missing inside the seal", entry)
 		}
 	}
 	if after := list(exec.Command("find", "/etc", "-maxdepth", "1")); after != before {
-		t.Errorf("outside, /etc has become\n%s, was\n%s", after, before)
+		t.Errorf("outside the seal, /etc is now\n%s, and was\n%s", after, before)
 	}
 	compare := "cat /etc/passwd /etc/hosts /etc/resolv.conf /etc/ssl/openssl.cnf"
 	if got, want := outputOf(t, exec.Command("sh", "-c", compare), Options{Trust: trust}), list(exec.Command("sh", "-c", compare)); got != want {
@@ -194,8 +194,8 @@ func TestBrowsersGetPolicies(t *testing.T) {
 }
 
 func init() {
-	// removedfile mounts a file over /etc/hostname, removes it where it came from, and prints
-	// what a sealed command sees there.
+	// removedfile mounts a file over /etc/hostname, removes the file from where it was, and
+	// prints what a sealed command sees there.
 	programs["removedfile"] = func(args []string) error {
 		file, ca := args[0], args[1]
 		if err := errors.Join(
@@ -231,7 +231,7 @@ func TestFileThatWasRemovedOutside(t *testing.T) {
 	}
 }
 
-// nowhere has a resolver find nothing.
+// nowhere makes a resolver find no name.
 func nowhere(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("there is no network")
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func init() {
-	// nomore runs a sealer where no user namespace can be made any more.
+	// nomore runs a sealer where no further user namespace can be made.
 	programs["nomore"] = func(args []string) error {
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 			return err
@@ -52,7 +52,7 @@ func init() {
 	}
 }
 
-// refuse has a system call end with EPERM.
+// refuse makes a system call fail with EPERM.
 const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 
 // These compare an argument of a system call with a value.
@@ -62,8 +62,8 @@ const (
 	hasFlags  = unix.BPF_JSET
 )
 
-// forbid does something about a system call if an argument, counted from 0, compares
-// with value.
+// forbid applies an action to a system call if the comparison of one of its arguments,
+// counted from 0, with value holds.
 func forbid(call, argument uint32, comparison uint16, value, action uint32) error {
 	const callOffset = 0              // in struct seccomp_data
 	argumentOffset := 16 + 8*argument // its lower half, on little-endian machines
@@ -88,7 +88,7 @@ func forbid(call, argument uint32, comparison uint16, value, action uint32) erro
 	return nil
 }
 
-// namespaced has cmd run as root of a user namespace of its own.
+// namespaced makes cmd run as root of a user namespace of its own.
 func namespaced(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
@@ -122,7 +122,7 @@ func TestForbiddenNamespaces(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(file); err == nil {
-				t.Error("the command was started")
+				t.Error("the command was started although the seal failed")
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func TestSignalBeforeTheCommandRuns(t *testing.T) {
 		t.Errorf("got %q, %v", output, err)
 	}
 	if _, err := os.Stat(file); err == nil {
-		t.Error("the command was started")
+		t.Error("the command was started although the seal failed")
 	}
 }
 

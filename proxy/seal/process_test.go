@@ -53,7 +53,7 @@ func init() {
 	}
 	programs["exit"] = func([]string) error { os.Exit(42); return nil }
 	programs["sleep"] = func([]string) error { fmt.Println("ready"); select {} }
-	// sealer starts args sealed, and prints the error.
+	// sealer starts args as a sealed command, and prints the error.
 	programs["sealer"] = func(args []string) error {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -206,7 +206,7 @@ func TestCommandThatCannotBeExecuted(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.path, err, c.want)
 		}
 		if _, isSealing := errors.AsType[*Error](err); isSealing {
-			t.Errorf("%s: got a sealing error: %v", c.path, err)
+			t.Errorf("%s: a failed exec is reported as a failed seal: %v", c.path, err)
 		}
 	}
 }

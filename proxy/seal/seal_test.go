@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programVariable has this test program do something else than test: one of programs.
+// programVariable makes this test binary run one of programs instead of the tests.
 const programVariable = "SEAL_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// programs are what the tests start, mostly sealed.
+// programs are the commands that the tests start, most of them sealed.
 var programs = map[string]func(args []string) error{}
 
-// namespacesError is why this system has no namespaces for the user of the tests; nil if
-// it has.
+// namespacesError says why the tests' user can't make namespaces on this system; nil if
+// they can.
 var namespacesError = sync.OnceValue(func() error {
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS}
@@ -65,7 +65,7 @@ func program(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// inBothModes runs a test with all ports caught, and with a list of ports.
+// inBothModes runs a test twice: with all ports caught, and with a list of ports.
 func inBothModes(t *testing.T, test func(t *testing.T, o Options)) {
 	t.Run("all ports", func(t *testing.T) { test(t, Options{Ports: []uint16{80, 443}}) })
 	t.Run("list of ports", func(t *testing.T) { test(t, Options{Ports: []uint16{80, 443}, onlyPorts: true}) })
@@ -92,7 +92,7 @@ func start(t testing.TB, cmd *exec.Cmd, o Options) (*Network, *bytes.Buffer) {
 	return network, output
 }
 
-// outputOf runs cmd sealed to its end.
+// outputOf runs cmd sealed and returns its output.
 func outputOf(t *testing.T, cmd *exec.Cmd, o Options) string {
 	t.Helper()
 	_, output := start(t, cmd, o)
@@ -137,8 +137,8 @@ func init() {
 		}
 		return nil
 	}
-	// dial prints what each address has to say, dialmptcp the same over Multipath TCP where
-	// the kernel has it.
+	// dial prints what each address sends. dialmptcp does the same over Multipath TCP, if the
+	// kernel supports it.
 	programs["dial"] = func(addresses []string) error {
 		return dial(net.Dialer{Timeout: 10 * time.Second}, addresses)
 	}
@@ -178,7 +178,7 @@ func TestConnectionsArriveWithTheirDestination(t *testing.T) {
 	})
 }
 
-// The kernel does not tell where a connection by Multipath TCP was to go.
+// The kernel can't say where a Multipath TCP connection was meant to go.
 func TestMultipathTCPIsCaughtAsTCP(t *testing.T) {
 	inBothModes(t, func(t *testing.T, o Options) {
 		cmd := program("dialmptcp", "192.0.2.1:80", "[2001:db8::1]:443")
@@ -194,7 +194,7 @@ func TestMultipathTCPIsCaughtAsTCP(t *testing.T) {
 }
 
 func init() {
-	// withoutipv6 seals one of programs where no IPv6 socket can be had.
+	// withoutipv6 seals one of programs where no IPv6 socket can be opened.
 	programs["withoutipv6"] = func(args []string) error {
 		if err := forbid(unix.SYS_SOCKET, 0, isEqual, unix.AF_INET6, refuse); err != nil {
 			return err
@@ -268,8 +268,8 @@ func TestProxyAndForwardedPortsAreThere(t *testing.T) {
 	})
 }
 
-// A client that comes to the proxy's listener by its own address would have it connect to
-// itself.
+// A client that dials the proxy's listener by its own address would make the proxy connect
+// to itself.
 func TestConnectionThatWasNotRedirectedIsClosed(t *testing.T) {
 	dial := program("dial")
 	cmd := exec.Command("sh", "-c", `read address; exec "$0" "$address"`, dial.Path)
@@ -288,7 +288,7 @@ func TestConnectionThatWasNotRedirectedIsClosed(t *testing.T) {
 }
 
 func init() {
-	// own serves at loopback addresses and asks itself.
+	// own listens at loopback addresses and connects to itself.
 	programs["own"] = func([]string) error {
 		for _, address := range []string{"127.0.0.1:0", "127.5.5.5:0", "[::1]:0", "0.0.0.0:0", "[::]:0"} {
 			l, err := net.Listen("tcp", address)
@@ -317,7 +317,7 @@ func TestCommandReachesItsOwnServers(t *testing.T) {
 	inBothModes(t, func(t *testing.T, o Options) { outputOf(t, program("own"), o) })
 }
 
-// In the list of ports, a listener is at the loopback addresses as well.
+// With a list of ports, the proxy listens at the loopback addresses too.
 func TestConnectionToLoopbackIsNotCaught(t *testing.T) {
 	inBothModes(t, func(t *testing.T, o Options) {
 		cmd := program("dial", "127.0.0.1:80", "[::1]:443")
@@ -388,7 +388,7 @@ func TestAnyNameserverIsOurs(t *testing.T) {
 }
 
 func init() {
-	// escape tries ways out, and prints how each has ended.
+	// escape tries ways out, and prints the result of each.
 	programs["escape"] = func(addresses []string) error {
 		say := func(what string, err error) { fmt.Printf("%s: %v\n", what, err) }
 		for _, a := range addresses {
@@ -434,7 +434,7 @@ func init() {
 	}
 }
 
-// errno is the system's error in err.
+// errno returns the system's error number in err.
 func errno(err error) error {
 	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		return e
