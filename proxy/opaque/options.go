@@ -1,7 +1,6 @@
 package opaque
 
 import (
-	"context"
 	"slices"
 
 	"robotsproxy/internal/enum"
@@ -63,18 +62,8 @@ func (o *Options) neverRead(host string) bool {
 // Tunnel returns the tunnel that ask wants, for g to judge; nil if tunnels to its host are
 // read in any case. o must not change afterwards.
 func (o *Options) Tunnel(g *gate.Gate, ask gate.Ask) *Tunnel {
-	t := &Tunnel{ask: ask, opts: o}
-	switch {
-	case o.neverRead(ask.Target.Origin.Host):
-		mixed := gate.Disallowed
-		if o.Mixed == AllowMixed {
-			mixed = gate.Allowed
-		}
-		t.judge = func(ctx context.Context) (*gate.Admission, error) { return g.AdmitOpaque(ctx, ask, mixed) }
-	case o.Mode == WhenNeeded:
-		t.judge = func(ctx context.Context) (*gate.Admission, error) { return g.AdmitIfUniform(ctx, ask) }
-	default:
+	if o.Mode != WhenNeeded && !o.neverRead(ask.Target.Origin.Host) {
 		return nil
 	}
-	return t
+	return &Tunnel{gate: g, ask: ask, opts: o}
 }

@@ -23,9 +23,9 @@ type Tunnel struct {
 	// Admission is what Judge has brought. Whoever does not call Carry must end it.
 	Admission *gate.Admission
 
+	gate   *gate.Gate
 	ask    gate.Ask
 	opts   *Options
-	judge  func(ctx context.Context) (*gate.Admission, error)
 	client *loopback.Client
 }
 
@@ -38,6 +38,16 @@ func (t *Tunnel) Judge(ctx context.Context) (err error) {
 	t.client = loopback.Of(ctx)
 	t.Admission, err = t.judge(ctx)
 	return err
+}
+
+func (t *Tunnel) judge(ctx context.Context) (*gate.Admission, error) {
+	switch {
+	case !t.NeverRead():
+		return t.gate.AdmitIfUniform(ctx, t.ask)
+	case t.opts.Mixed == AllowMixed:
+		return t.gate.AdmitOpaque(ctx, t.ask, gate.Allowed)
+	}
+	return t.gate.AdmitOpaque(ctx, t.ask, gate.Disallowed)
 }
 
 // Carry carries octets between the client and the origin until both directions have ended,
