@@ -14,8 +14,8 @@ import (
 
 const (
 	// maxConnections is how many connections a server takes at once, so that the world cannot
-	// take the descriptors that the proxy needs. Others wait.
-	maxConnections = 256
+	// take the descriptors that are reserved for this server and others. More connections wait.
+	maxConnections = 64
 	// exchangeTimeout bounds a request and its response, which are small.
 	exchangeTimeout = 10 * time.Second
 	// idleTimeout ends connections that wait for their next request.
