@@ -14,6 +14,7 @@ import (
 
 	"robotsproxy/internal/conformancetest"
 	"robotsproxy/internal/hostname"
+	"robotsproxy/robots/preference"
 	"robotsproxy/robots/urlpath"
 )
 
@@ -232,4 +233,93 @@ func FuzzTarget(f *testing.F) {
 			t.Fatalf("%q has path %q, but net/url reads query %q", raw, target.Path, u.RawQuery)
 		}
 	})
+}
+
+// FuzzPreferences compares the line that refuses a use with the reference's, for every name
+// in the file and one that is not in it.
+func FuzzPreferences(f *testing.F) {
+	for i, test := range preferenceCases {
+		f.Add(test.robots, test.path, uint8(i*37))
+		f.Add("User-agent: *\n"+test.robots, test.path, uint8(255))
+	}
+	for i, body := range seeds(f) {
+		f.Add(body, seedPaths[i%len(seedPaths)], uint8(i))
+	}
+	for i, path := range seedPaths {
+		f.Add("Content-Usage: /*a train-ai=n\nUser-agent: a\nContent-Signal: /%2A*%24 use=full,ai-train=No\nUser-agent: b\nContent-Signal: /~user ai-train=no,search = no, use=immediate, search=yes\nDisallow:\nContent-Usage: *b;q=1\ncontent usage * train-ai=n;x=:YQ==:, a=(1 \"x\" %\"%c3%a4\");b=?0, c=@1, d=-1.50\n", path, uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, body, path string, asked uint8) {
+		if len(body) > 1<<14 || len(path) > 1<<10 {
+			t.Skip("the reference is slow")
+		}
+		checkPreferences(t, body, path, asked)
+	})
+}
+
+// checkPreferences compares with the reference. The bits of asked choose the declared use and
+// the sources that count.
+func checkPreferences(t *testing.T, body, path string, asked uint8) {
+	t.Helper()
+	contents := []preference.ContentUse{"", preference.Immediate, preference.Reference, preference.Full}
+	use := preference.Use{Purposes: preference.Purposes(asked & 7), Content: contents[asked>>3&3]}
+	sources := preference.Sources(asked >> 5)
+	file, reference := Parse([]byte(body)), referencePreferencesOf(body)
+	names := []string{"nobody-of-this-name"}
+	for i := range file.groups {
+		names = append(names, file.groups[i].name)
+	}
+	for _, name := range names {
+		group, _ := file.Group([]string{name})
+		set, of := file.Preferences(group), name
+		if group != nil {
+			of = group.name
+		}
+		got, refused := set.Refusal(path, use, sources)
+		if refused && got.Line == 0 {
+			continue // the search gave up
+		}
+		if want, wanted := reference.refusal(of, path, use, sources); got != want || refused != wanted {
+			t.Fatalf("%q at %q: %+v (%v), the reference says %+v (%v), in\n%s", name, path, got, refused, want, wanted, body)
+		}
+		if set.RefusesAll(use, sources) && !refused || set.RefusesNone(use, sources) && refused {
+			t.Fatalf("%q: all paths are refused: %v, none: %v; but %q: %v, in\n%s", name, set.RefusesAll(use, sources), set.RefusesNone(use, sources), path, refused, body)
+		}
+	}
+}
+
+// TestPreferencesOfRandomFiles compares with the reference files of lines as sites write them,
+// in any order.
+func TestPreferencesOfRandomFiles(t *testing.T) {
+	random := rand.New(rand.NewPCG(20, 1))
+	one := func(of ...string) string { return of[random.IntN(len(of))] }
+	path := func() string {
+		return one("", "", "", "/", "*", "/*", "/a", "/a/", "/a/b", "/a*b", "/*b", "/a/b$", "/%61/", "/*?", "/%2A", "b")
+	}
+	signal := func() string {
+		return one("ai-train=no", "AI-Train = NO", "ai-train=yes", "search=no", "ai-input=no", "ai-input=yes", "use=immediate", "use=reference", "Use=Full", "use=none", "other=no", "")
+	}
+	usage := func() string {
+		return one("train-ai=n", "train-ai=y", "train-ai", "train-ai=n;a=1", "search=n", "search=\"n\"", "ai-use=n", "ai-use=(n)", "ai-use=y", "Ai-Use=n", "other=n", "train-ai=:YQ==:", "train-ai=n;")
+	}
+	line := func() string {
+		switch random.IntN(8) {
+		case 0, 1:
+			return "User-agent: " + one("*", "a", "b", "B/1", "c")
+		case 2:
+			return one("Disallow: ", "Allow: ") + path()
+		case 3:
+			return one("Crawl-delay: 1", "Request-rate: 1/9", "Sitemap: s", "# Content-Signal: ai-train=no", "content signals are: no", "")
+		case 4, 5:
+			return one("Content-Signal: ", "contentsignal:", "CONTENT-SIGNALS: ") + path() + " " + signal() + one(",", ", ", ";") + signal() + one("", " # ai-input=no", "\x00,ai-input=no")
+		default:
+			return one("Content-Usage: ", "content usage:", "contentusage\t:\t") + path() + one(" ", "\t") + usage() + one(",", ", ", " ") + usage()
+		}
+	}
+	for range 3000 {
+		var body strings.Builder
+		for range random.IntN(14) {
+			body.WriteString(line() + one("\n", "\n", "\r", "\r\n"))
+		}
+		checkPreferences(t, body.String(), one("/", "/a", "/a/b", "/a/../b?", "/*", ""), uint8(random.Uint32()))
+	}
 }

@@ -50,3 +50,23 @@ func TestLinesToShow(t *testing.T) {
 		t.Errorf("of nothing: %v", lines)
 	}
 }
+
+func TestLinesAboutUseToShow(t *testing.T) {
+	const file = "Content-Signal: ai-train=no\n" +
+		"Crawl-delay: 1\n" +
+		"User-agent: a\nContent-Usage: /x train-ai=n\nUser-agent: b\nDisallow: /\nContent-Signal: search=no\n" +
+		"License: https://example.com/license.xml\n"
+	for token, want := range map[string]string{"a": "+-+++++-", "b": "+-+-+++-", "c": "+-------"} {
+		got := ""
+		for _, line := range Lines([]byte(file), []string{token}) {
+			if line.Group {
+				got += "+"
+			} else {
+				got += "-"
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", token, got, want)
+		}
+	}
+}

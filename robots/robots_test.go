@@ -318,7 +318,23 @@ func TestParseIsLinear(t *testing.T) {
 		"wildcards": func(n int) string {
 			return "User-agent: *\n" + strings.Repeat("Disallow: "+strings.Repeat("/*a", 100)+"\n", n/8)
 		},
-		"escapes": func(n int) string { return "User-agent: *\n" + strings.Repeat("Disallow: /%41%c3 *\n", n) },
+		"preferences of one bot": func(n int) string {
+			return "User-agent: *\n" + strings.Repeat("Content-Usage: /*a train-ai=n\nContent-Signal: /b use=full,ai-train=no\n", n)
+		},
+		"preferences of many bots": func(n int) string {
+			return strings.Repeat("Content-Signal: /x ai-train=no\n", n) + manyAgents(n) + strings.Repeat("Content-Usage: /*a train-ai=n\n", n)
+		},
+		"preferences in many groups": func(n int) string {
+			return strings.Repeat(manyAgents(n/64)+"Content-Usage: /a train-ai=n\nAllow: /\nContent-Signal: use=immediate\n", 64)
+		},
+		"preferences of each bot": func(n int) string {
+			return strings.ReplaceAll(manyAgents(n), "\n", "\nContent-Usage: /a train-ai=n, search=n, ai-use=n\n")
+		},
+		"keys of a dictionary": func(n int) string {
+			return strings.Repeat("Content-Usage: "+strings.Repeat("a=(b c);d,", 100)+"a\n", n/32)
+		},
+		"keys of a signal": func(n int) string { return strings.Repeat("Content-Signal: "+strings.Repeat("a=b,", 200)+"a\n", n/32) },
+		"escapes":          func(n int) string { return "User-agent: *\n" + strings.Repeat("Disallow: /%41%c3 *\n", n) },
 	} {
 		small, large := allocated(shape(4000)), allocated(shape(8000))
 		if large > 3*small+1<<20 {
@@ -352,9 +368,12 @@ func TestSize(t *testing.T) {
 		fmt.Fprintf(&agents, "User-agent: agent-number-%d\nDisallow: /%d\n", i, i)
 	}
 	for name, body := range map[string][]byte{
-		"rules":    manyRules(3000),
-		"agents":   []byte(agents.String()),
-		"sitemaps": bytes.Repeat([]byte("Sitemap: https://example.com/sitemap.xml\n"), 3000),
+		"rules":                   manyRules(3000),
+		"agents":                  []byte(agents.String()),
+		"licenses":                bytes.Repeat([]byte("License: https://example.com/license.xml\n"), 3000),
+		"preferences":             bytes.Repeat([]byte("User-agent: *\nContent-Usage: /a/b train-ai=n\nContent-Signal: /*c search=no, ai-train=no\n"), 3000),
+		"preferences of each bot": bytes.ReplaceAll([]byte(agents.String()), []byte("Disallow: "), []byte("Content-Signal: ai-train=no, use=immediate, path=")),
+		"sitemaps":                bytes.Repeat([]byte("Sitemap: https://example.com/sitemap.xml\n"), 3000),
 	} {
 		var before, after runtime.MemStats
 		runtime.GC()

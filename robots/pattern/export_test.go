@@ -5,8 +5,8 @@ const MaxEffort = maxEffort
 
 // Effort is what the search for a path's pattern costs.
 func (s *Set) Effort(path string) int {
-	f := search{left: maxEffort}
-	s.find(path, &f)
+	var f Search
+	f.On(path, func() { f.Match(s) })
 	return maxEffort - f.left
 }
 

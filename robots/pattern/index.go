@@ -1,7 +1,6 @@
 package pattern
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -76,7 +75,7 @@ func (a *arena) prefixes(patterns *patterns, ids []int32) []prefix {
 }
 
 // match looks for the pattern of the index that decides.
-func (x *index) match(s *search) {
+func (x *index) match(s *Search) {
 	s.spend(indexEffort)
 	if c := x.matchPlain(s); c != nil && c.beats(s.best) {
 		s.best = c
@@ -84,12 +83,17 @@ func (x *index) match(s *search) {
 	x.wild.match(s, x.patterns)
 }
 
-func (x *index) matchPlain(s *search) *compiled {
+func (x *index) matchPlain(s *Search) *compiled {
 	// Each text that is a prefix of the path is the greatest text that is not greater
 	// than the path, or a prefix of that.
-	after, _ := slices.BinarySearchFunc(x.plain, s.path, func(p prefix, path string) int {
-		return cmp.Or(strings.Compare(x.patterns.cut(p.text), path), -1) // an equal text comes before
-	})
+	after, end := 0, len(x.plain)
+	for after < end {
+		if at := int(uint(after+end) / 2); x.patterns.cut(x.plain[at].text) <= s.path {
+			after = at + 1
+		} else {
+			end = at
+		}
+	}
 	if after == 0 {
 		return nil
 	}

@@ -98,3 +98,26 @@ func TestAlwaysAndNever(t *testing.T) {
 		}
 	}
 }
+
+// What a Search may cost is for all sets together: once it has given up, it answers nothing.
+func TestSearchOfSeveralSets(t *testing.T) {
+	hostile, all := sets(again(toEveryone, "Disallow *b\n"))["*"], setOf(pattern.Pattern{Text: "/"})
+	for _, test := range []struct {
+		path  string
+		lines [3]int
+	}{
+		{"/short", [3]int{1, 0, 1}},
+		{long("/", "a"), [3]int{1, 0, 0}},
+	} {
+		var search pattern.Search
+		search.On(test.path, func() {
+			for i, set := range []*pattern.Set{all, hostile, all} {
+				p, found := search.Match(set)
+				gaveUp := found && p.Line == 0
+				if p.Line != test.lines[i] || gaveUp != (len(test.path) > 10 && i > 0) {
+					t.Errorf("%.10s, set %d: %+v (%v)", test.path, i, p, found)
+				}
+			}
+		})
+	}
+}

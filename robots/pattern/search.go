@@ -1,14 +1,48 @@
 package pattern
 
-import "strings"
+import (
+	"strings"
 
-// A search finds the pattern that decides about one path in normal form. Its cost is bounded,
-// since a file full of wildcards and a long URL are easy to write: a file of 500 KiB and a
-// URL of 64 KiB would take a second.
-type search struct {
-	path string
+	"robotsproxy/robots/urlpath"
+)
+
+// A Search asks sets which pattern decides about one path. It brings the path to its normal
+// form once. It bounds what all the sets together cost, since a file full of wildcards and a
+// long URL are easy to write: a file of 500 KiB and a URL of 64 KiB would take a second.
+type Search struct {
+	path string    // in normal form
 	best *compiled // of those tried that match
 	left int       // of maxEffort; below 0 the search gives up
+}
+
+// On sets the path and query to search for, as a client writes them, and calls ask, which
+// may call Match until it returns.
+func (s *Search) On(path string, ask func()) {
+	s.left = maxEffort
+	urlpath.WithNormal(path, func(normal string) {
+		s.path = normal
+		ask()
+	})
+}
+
+// Match does for the path of the Search what [Set.Match] does. If it has given up on one
+// set, it gives up on all that follow.
+func (s *Search) Match(set *Set) (Pattern, bool) {
+	s.best = nil
+	for _, x := range set.indexes {
+		if s.over() {
+			break
+		}
+		x.match(s)
+	}
+	if s.over() {
+		return Pattern{}, true
+	}
+	if s.best == nil {
+		return Pattern{}, false
+	}
+	written := set.indexes[0].patterns.cut(s.best.written)
+	return Pattern{Text: written, Rank: s.best.rank(), Line: int(s.best.line)}, true
 }
 
 // maxEffort bounds the cost of one search, counted roughly in octets compared: a few
@@ -24,14 +58,14 @@ const (
 )
 
 // spend subtracts a cost from what is left.
-func (s *search) spend(effort int) { s.left -= effort }
+func (s *Search) spend(effort int) { s.left -= effort }
 
 // over reports whether the search has given up.
-func (s *search) over() bool { return s.left < 0 }
+func (s *Search) over() bool { return s.left < 0 }
 
 // try tries patterns in order; the heaviest must come first. The first that matches and beats
 // the best pattern so far becomes the best.
-func (s *search) try(patterns *patterns, ids []int32) {
+func (s *Search) try(patterns *patterns, ids []int32) {
 	for _, id := range ids {
 		c := &patterns.all[id]
 		if s.over() || !c.beats(s.best) {
@@ -47,7 +81,7 @@ func (s *search) try(patterns *patterns, ids []int32) {
 // matches reports whether a pattern with this text matches the path. It searches for each
 // literal piece once, from the end of the piece before. It never has to go back, since for
 // "*" the first occurrence is as good as any other.
-func (s *search) matches(c *compiled, text string) bool {
+func (s *Search) matches(c *compiled, text string) bool {
 	s.spend(patternEffort + len(text))
 	piece, rest, more := strings.Cut(text, "*")
 	path, found := strings.CutPrefix(s.path, piece)
@@ -62,7 +96,7 @@ func (s *search) matches(c *compiled, text string) bool {
 }
 
 // after returns what follows the first occurrence of a piece in path.
-func (s *search) after(path, piece string) (rest string, found bool) {
+func (s *Search) after(path, piece string) (rest string, found bool) {
 	// The library finds a short piece in one pass, but may compare a long one in full at
 	// every octet. So this searches only for the head, and counts each comparison.
 	const maxHead = 32

@@ -1,10 +1,6 @@
 package pattern
 
-import (
-	"slices"
-
-	"robotsproxy/robots/urlpath"
-)
+import "slices"
 
 // Set is the patterns of one group. It does not change, and is safe for concurrent use. The
 // zero Set has no patterns.
@@ -19,28 +15,10 @@ type Set struct {
 //
 // What it may cost is bounded. Where file and path would take more than a few milliseconds
 // it gives up, and returns the zero Pattern and true: its Line is 0.
-func (s *Set) Match(path string) (Pattern, bool) {
-	f := search{left: maxEffort}
-	s.find(path, &f)
-	if f.over() {
-		return Pattern{}, true
-	}
-	if f.best == nil {
-		return Pattern{}, false
-	}
-	written := s.indexes[0].patterns.cut(f.best.written)
-	return Pattern{Text: written, Rank: f.best.rank(), Line: int(f.best.line)}, true
-}
-
-func (s *Set) find(path string, f *search) {
-	urlpath.WithNormal(path, func(normal string) {
-		f.path = normal
-		for _, x := range s.indexes {
-			if x.match(f); f.over() {
-				return
-			}
-		}
-	})
+func (s *Set) Match(path string) (p Pattern, found bool) {
+	var f Search
+	f.On(path, func() { p, found = f.Match(s) })
+	return p, found
 }
 
 // Always reports whether patterns of these ranks decide about every path.

@@ -94,14 +94,14 @@ func drawerOf(gram string, shift int) uint32 {
 func drawerShift(drawers int) int { return 33 - bits.Len(uint(drawers)) }
 
 // match looks for the pattern of the set that decides.
-func (w *wild) match(s *search, patterns *patterns) {
+func (w *wild) match(s *Search, patterns *patterns) {
 	s.try(patterns, w.loose)
 	if w.starts != nil {
 		w.matchFiled(s, patterns)
 	}
 }
 
-func (w *wild) matchFiled(s *search, patterns *patterns) {
+func (w *wild) matchFiled(s *Search, patterns *patterns) {
 	path := s.path
 	s.spend(gramEffort * len(path))
 	shift := drawerShift(len(w.starts) - 1)

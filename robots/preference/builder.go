@@ -68,48 +68,68 @@ func (b *Builder) Empty() bool { return len(b.lines) == 0 }
 //
 // Time and memory grow linearly with the file: see [pattern.Builder.Sets].
 func (b *Builder) Sets(groups [][]int32) (sets []*Set, without *Set, size int64) {
-	groups = append([][]int32{{0}}, groups...)
-	compiled := make([][]pattern.Set, len(questions)) // by question and group
+	distinct, which := b.distinct(groups)
+	all := make([]Set, len(distinct))
+	var lines []pattern.Set
+	var answered *question // by lines
 	for i := range questions {
 		q := &questions[i]
-		if i > 0 && q.source == questions[i-1].source && q.category == questions[i-1].category && compiled[i-1] != nil {
-			compiled[i] = compiled[i-1]
-		} else if b.refuse(q) {
+		if !b.refuse(q) {
+			continue
+		}
+		if answered == nil || !q.sameLines(answered) {
 			var octets int64
-			compiled[i], octets = b.compile(q, groups)
+			lines, octets = b.compile(q, distinct)
+			answered = q
 			size += octets
 		}
-	}
-
-	var all []check
-	ends := make([]int, len(groups))
-	for g := range groups {
-		for i := range questions {
-			if compiled[i] == nil || compiled[i][g].Never(questions[i].refusing...) {
-				continue
+		for at := range all {
+			if !lines[at].Never(q.refusing...) {
+				c := check{question: q, lines: lines[at], always: lines[at].Always(q.refusing...)}
+				all[at].own = append(all[at].own, c)
 			}
-			lines := compiled[i][g]
-			all = append(all, check{question: &questions[i], lines: lines, always: lines.Always(questions[i].refusing...)})
-		}
-		ends[g] = len(all)
-	}
-	if len(all) == 0 {
-		return make([]*Set, len(groups)-1), nil, size
-	}
-	common := all[:ends[0]:ends[0]]
-	if len(common) > 0 {
-		without = &Set{common: common}
-		size += sizeOf[Set](1)
-	}
-	sets = make([]*Set, len(groups)-1)
-	for g := range sets {
-		sets[g] = without
-		if first, end := ends[g], ends[g+1]; first < end {
-			sets[g] = &Set{own: all[first:end:end], common: common}
-			size += sizeOf[Set](1)
 		}
 	}
-	return sets, without, size + sizeOf[check](cap(all))
+	for at := range all {
+		size += sizeOf[Set](1) + sizeOf[check](cap(all[at].own))
+		if at > 0 {
+			all[at].common = all[0].own
+		}
+	}
+	set := func(at int32) *Set {
+		if all[at].own == nil && all[at].common == nil {
+			return nil
+		}
+		return &all[at]
+	}
+	sets = make([]*Set, len(groups))
+	for i := range groups {
+		sets[i] = set(which[i])
+	}
+	return sets, set(0), size
+}
+
+// distinct are the groups without most of those that are alike, and which is the index of each
+// group there. The first is that of bots without a group. Many groups are one section: a list
+// of bots, and what is said to them.
+func (b *Builder) distinct(groups [][]int32) (distinct [][]int32, which []int32) {
+	distinct, which = [][]int32{{0}}, make([]int32, len(groups))
+	of := make([]int32, len(b.sections)+1) // the index by section of a group of that one; 0 if there is none yet
+	for i, sections := range groups {
+		switch {
+		case len(sections) == 0:
+			continue
+		case len(sections) == 1 && of[sections[0]] > 0:
+			which[i] = of[sections[0]]
+			continue
+		}
+		which[i] = int32(len(distinct))
+		distinct = append(distinct, sections)
+		if len(sections) == 1 {
+			of[sections[0]] = which[i]
+		}
+	}
+	return distinct, which
 }
 
 // refuse reports whether any line refuses what the question asks about.

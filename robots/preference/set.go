@@ -51,6 +51,11 @@ var useWords = words{reference: "use=reference", immediate: "use=immediate"}
 
 func (q *question) refusedBy(value pattern.Rank) bool { return slices.Contains(q.refusing, value) }
 
+// sameLines reports whether the same lines answer both questions.
+func (q *question) sameLines(other *question) bool {
+	return q.source == other.source && q.category == other.category
+}
+
 // concerns reports whether the answer matters to a bot of that use, by sources that count.
 func (q *question) concerns(use Use, sources Sources) bool {
 	if use.Purposes == 0 || !sources.Has(q.source) {
@@ -64,7 +69,22 @@ type Refusal struct {
 	Source     Source
 	Preference string // as the source writes it: ai-train=no, train-ai=n, use=reference
 	Path       string // the line's path as written; "" if it has none
-	Line       int    // from 1; 0 if the search for the line gave up
+	Line       int    // from 1; 0 if it is no line of a robots.txt, or the search for it gave up
+}
+
+// FieldRefusal returns what the values of a response's Content-Usage fields refuse
+// (draft-ietf-aipref-attach 2), as a Refusal of the source Response without a line; false if
+// they refuse nothing or cannot be read.
+func FieldRefusal(values []string, use Use) (Refusal, bool) {
+	says, _ := readUsage(values...)
+	for i := range questions {
+		q := &questions[i]
+		value := says.value(q.category)
+		if q.source == ContentUsage && q.concerns(use, SourcesOf(ContentUsage)) && q.refusedBy(value) {
+			return Refusal{Source: Response, Preference: q.words[value]}, true
+		}
+	}
+	return Refusal{}, false
 }
 
 // String is the source and what it says, without the line's number:
@@ -81,18 +101,32 @@ func (r Refusal) String() string {
 //
 // What it may cost is bounded. Where file and path would take more than a few milliseconds
 // it gives up and returns a Refusal on line 0.
-func (s *Set) Refusal(path string, use Use, sources Sources) (Refusal, bool) {
-	for c := range s.concerning(use, sources) {
-		q := c.question
-		p, found := c.lines.Match(path)
-		if gaveUp := found && p.Line == 0; gaveUp {
-			p.Rank = q.refusing[0]
-		}
-		if found && q.refusedBy(p.Rank) {
-			return Refusal{Source: q.source, Preference: q.words[p.Rank], Path: p.Text, Line: p.Line}, true
-		}
+func (s *Set) Refusal(path string, use Use, sources Sources) (refusal Refusal, refused bool) {
+	if s.RefusesNone(use, sources) {
+		return Refusal{}, false
 	}
-	return Refusal{}, false
+	var search pattern.Search
+	search.On(path, func() {
+		for c := range s.concerning(use, sources) {
+			if refusal, refused = c.refusal(&search); refused {
+				return
+			}
+		}
+	})
+	return refusal, refused
+}
+
+// refusal is that of the line which decides about a path.
+func (c *check) refusal(search *pattern.Search) (Refusal, bool) {
+	q := c.question
+	p, found := search.Match(&c.lines)
+	if gaveUp := found && p.Line == 0; gaveUp {
+		p.Rank = q.refusing[0]
+	}
+	if !found || !q.refusedBy(p.Rank) {
+		return Refusal{}, false
+	}
+	return Refusal{Source: q.source, Preference: q.words[p.Rank], Path: p.Text, Line: p.Line}, true
 }
 
 // RefusesAll reports whether it is certain that every path is refused.

@@ -78,9 +78,10 @@ var signalWords = []struct {
 // readUsage reads the preferences of a Content-Usage: a Dictionary of Structured Fields
 // (RFC 9651 3.2), in which the tokens y and n count. Other values state nothing, and
 // parameters change nothing. Of a key that is there twice, the last one counts. It returns
-// false if text is no Dictionary, for instance since a key has a capital letter.
-func readUsage(text string) (s statement, ok bool) {
-	members, err := httpsfv.UnmarshalDictionary([]string{text})
+// false if the texts, joined by commas, are no Dictionary, for instance since a key has a
+// capital letter.
+func readUsage(texts ...string) (s statement, ok bool) {
+	members, err := httpsfv.UnmarshalDictionary(texts)
 	if err != nil {
 		return 0, false
 	}
