@@ -55,6 +55,7 @@ type Config struct {
 	Identities      []identity.Entry  `yaml:"identities"`
 	DefaultIdentity identity.Identity `yaml:"default_identity"`
 	Robots          Robots            `yaml:"robots"`
+	Preferences     gate.Preferences  `yaml:"preferences"`
 	Overrides       []gate.Override   `yaml:"overrides"`
 	Cache           Cache             `yaml:"cache"`
 	Pace            pace.Options      `yaml:"pace"`
@@ -147,6 +148,7 @@ func Default() Config {
 		HTTPS:           HTTPS{opaque.Defaults(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),
 		Robots:          Robots{Options: policy.Defaults()},
+		Preferences:     gate.DefaultPreferences(),
 		Cache:           Cache{Memory: 64 << 20, Options: store.Defaults()},
 		Pace:            pace.Defaults(),
 		Upstream:        upstream.Defaults(),
@@ -211,9 +213,9 @@ func (c Config) validateNames() error {
 	return errors.Join(errs...)
 }
 
-// warnUnsigned joins a warning for each identity that signs, if no tunnel is read: the
-// requests inside can't be signed.
-func (c Config) warnUnsigned() error {
+// warnUnread joins a warning for each identity of which something stays undone in tunnels, if
+// none is read.
+func (c Config) warnUnread() error {
 	var unread string
 	switch {
 	case c.HTTPS.Tunnels.Mode == opaque.Never:
@@ -223,10 +225,14 @@ func (c Config) warnUnsigned() error {
 	default:
 		return nil
 	}
+	refuses := c.Preferences.RefusesResponses()
 	var warnings []error
 	warn := func(section, name string, id *identity.Identity) {
 		if id.Signs() {
 			warnings = append(warnings, keyerr.New(section+".sign", "%s, so no request in a tunnel is signed for the identity %s; have tunnels read (https.mode: when_needed), or remove sign", unread, name))
+		}
+		if refuses && len(id.Purposes) > 0 {
+			warnings = append(warnings, keyerr.New(section+".purposes", "%s, so no response in a tunnel is refused to the identity %s; have tunnels read (https.mode: when_needed), or write preferences.response: record", unread, name))
 		}
 	}
 	for i := range c.Identities {
@@ -244,6 +250,7 @@ func (c Config) GateSettings() gate.Settings {
 		MaxBytes:   c.Robots.MaxBytes,
 		LogFilter:  c.Log.Decisions,
 
+		Preferences: c.Preferences,
 		StrictPaths: c.Robots.StrictPaths,
 	}
 }

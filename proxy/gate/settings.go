@@ -17,6 +17,9 @@ type Settings struct {
 	MaxBytes   int64      // how much of an override's robots_file is read; 0: the default
 	LogFilter  LogFilter  // which requests the log shows
 
+	// Preferences says what comes of the preferences of sites about use.
+	Preferences Preferences
+
 	// StrictPaths judges a path both as RFC 9309 compares it and as servers read it
 	// (see [urlpath.AsServed]), and refuses it if either is disallowed.
 	StrictPaths bool

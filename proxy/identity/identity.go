@@ -1,5 +1,5 @@
 // Package identity says which bot sends a request, which product tokens robots.txt knows it by,
-// which User-Agent and From it sends, and with which keys it signs.
+// which User-Agent and From it sends, what it does with pages, and with which keys it signs.
 //
 // A [Table] has the operator's bots, each an [Entry] with the condition that recognises its
 // requests, and finds the [Identity] of a request. The package also has the globs over hosts
@@ -9,10 +9,12 @@ package identity
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/robots/preference"
 )
 
 // Identity is one bot as the operator describes it. It is the section "default_identity" of a
@@ -25,9 +27,13 @@ type Identity struct {
 	// client's is sent, except in fetches of robots.txt.
 	UserAgent string `yaml:"user_agent"`
 	// From is the same for the From field.
-	From    string  `yaml:"from"`
-	Mode    Mode    `yaml:"mode"`
-	Signing Signing `yaml:"sign"`
+	From string `yaml:"from"`
+	Mode Mode   `yaml:"mode"`
+	// Purposes and ContentUse are what the bot declares to do with pages. Without purposes,
+	// no preference of a site concerns it.
+	Purposes   []preference.Purpose  `yaml:"purposes"`
+	ContentUse preference.ContentUse `yaml:"content_use"`
+	Signing    Signing               `yaml:"sign"`
 
 	signer *signer // nil unless Signing is loaded and signs
 }
@@ -49,7 +55,20 @@ func (id Identity) Validate() error {
 	if !isFieldValue(id.From) {
 		errs = append(errs, keyerr.New("from", "it holds a line break or another control character; remove it"))
 	}
+	for i, purpose := range id.Purposes {
+		if slices.Contains(id.Purposes[:i], purpose) {
+			errs = append(errs, keyerr.New(keyerr.Item("purposes", i), "%s is there twice; remove one", purpose))
+		}
+	}
+	if id.ContentUse != "" && len(id.Purposes) == 0 {
+		errs = append(errs, keyerr.New("content_use", "it counts only with purposes; declare purposes too, or remove it"))
+	}
 	return errors.Join(append(errs, keyerr.In("sign", id.Signing.Validate()))...)
+}
+
+// Use is what the bot declares to do with pages.
+func (id *Identity) Use() preference.Use {
+	return preference.Use{Purposes: preference.PurposesOf(id.Purposes...), Content: id.ContentUse}
 }
 
 // isToken reports whether s is a product token as robots.txt files spell them. That allows more

@@ -136,6 +136,7 @@ var arrows = map[string]map[string]string{
 		"robots/urlpath":     "paths as servers read them",
 		"robots/keeper":      "it says for whom a policy is asked for",
 		"robots/policy":      "it asks what an origin allows",
+		"robots/preference":  "it asks what a site says about a declared use",
 	},
 	"proxy/identity": {
 		"internal/enum":     "the words of its settings",
@@ -143,6 +144,7 @@ var arrows = map[string]map[string]string{
 		"internal/keyerr":   "its errors say which key they are about",
 		"proxy/sign":        "it signs the requests of identities that have keys",
 		"robots":            "the default ports of origins",
+		"robots/preference": "what a bot declares to do with pages",
 		"robots/fetch":      "it signs fetches too, and the network that serves an origin decides on the form",
 	},
 	"proxy/opaque": {
