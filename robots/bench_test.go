@@ -74,9 +74,9 @@ func BenchmarkTargetString(b *testing.B) {
 
 // BenchmarkPreferences measures how much longer a verdict takes where a file says something
 // about use: one of 14,000 rules, a tenth of them with wildcards, and perhaps 100 lines of
-// preferences with a path each.
+// preferences with a path each, of one source or of both.
 func BenchmarkPreferences(b *testing.B) {
-	var rules, lines strings.Builder
+	var rules, signals, both strings.Builder
 	rules.WriteString("User-agent: *\nContent-Signal: search=yes\n")
 	for i := range 14000 {
 		if i%10 == 0 {
@@ -85,34 +85,39 @@ func BenchmarkPreferences(b *testing.B) {
 			fmt.Fprintf(&rules, "Disallow: /section-%d/page-%d\n", i%100, i)
 		}
 	}
-	for i := range 50 {
-		fmt.Fprintf(&lines, "Content-Signal: /section-%d/articles/ search=yes, ai-input=yes, ai-train=no\n", i)
-		fmt.Fprintf(&lines, "Content-Usage: /section-%d/pictures/ train-ai=n\n", i)
+	for i := range 100 {
+		signal := fmt.Sprintf("Content-Signal: /section-%d/articles/ search=yes, ai-input=yes, ai-train=no\n", i)
+		signals.WriteString(signal)
+		if i%2 == 0 {
+			both.WriteString(signal)
+		} else {
+			fmt.Fprintf(&both, "Content-Usage: /section-%d/articles/ search=y, train-ai=n\n", i)
+		}
 	}
 	sources := preference.SourcesOf(preference.ContentSignal, preference.ContentUsage)
-	for _, test := range []struct{ name, text string }{{"none", rules.String()}, {"100", rules.String() + lines.String()}} {
-		file := robots.Parse([]byte(test.text))
-		for _, use := range []struct {
-			name string
-			preference.Use
-		}{
-			{"undeclared", preference.Use{}},
-			{"one", preference.Use{Purposes: preference.PurposesOf(preference.AITrain)}},
-			{"all", preference.Use{Purposes: preference.PurposesOf(preference.Search, preference.AIInput, preference.AITrain), Content: preference.Full}},
-		} {
-			b.Run("lines="+test.name+"/purposes="+use.name, func(b *testing.B) {
-				const path = "/section-7/offers/lamps/desk-lamp-17?colour=white&size=2"
-				b.ReportAllocs()
-				for b.Loop() {
-					group, _ := file.Group([]string{"ExampleBot"})
-					if _, matches := group.Match(path); matches {
-						b.Fatal("the path is disallowed")
-					}
-					if refusal, refused := file.Preferences(group).Refusal(path, use.Use, sources); refused {
-						b.Fatal(refusal)
-					}
+	uses := map[string]preference.Use{
+		"none":  {},
+		"train": {Purposes: preference.PurposesOf(preference.AITrain)},
+		"all":   {Purposes: preference.PurposesOf(preference.Search, preference.AIInput, preference.AITrain), Content: preference.Full},
+	}
+	for _, test := range []struct{ lines, text, purposes string }{
+		{"none", "", "all"}, {"signals", signals.String(), "none"}, {"signals", signals.String(), "train"},
+		{"signals", signals.String(), "all"}, {"both", both.String(), "all"},
+	} {
+		file := robots.Parse([]byte(rules.String() + test.text))
+		b.Run("lines="+test.lines+"/purposes="+test.purposes, func(b *testing.B) {
+			const path = "/section-7/offers/lamps/desk-lamp-17?colour=white&size=2"
+			use := uses[test.purposes]
+			b.ReportAllocs()
+			for b.Loop() {
+				group, _ := file.Group([]string{"ExampleBot"})
+				if _, matches := group.Match(path); matches {
+					b.Fatal("the path is disallowed")
 				}
-			})
-		}
+				if refusal, refused := file.Preferences(group).Refusal(path, use, sources); refused {
+					b.Fatal(refusal)
+				}
+			}
+		})
 	}
 }

@@ -3,7 +3,7 @@
 //
 // A [Builder] takes a file's patterns and makes a [Set] for each group. Making them takes
 // time and memory that grow linearly with the file, matching allocates nothing, and the
-// cost of a match is bounded.
+// cost of a match is bounded. A [Search] asks several sets about one path.
 package pattern
 
 import (

@@ -90,6 +90,9 @@ func (b *Builder) Sets(groups [][]int32) (sets []*Set, without *Set, size int64)
 			}
 		}
 	}
+	if answered == nil {
+		return make([]*Set, len(groups)), nil, 0 // no line refuses anything
+	}
 	for at := range all {
 		size += sizeOf[Set](1) + sizeOf[check](cap(all[at].own))
 		if at > 0 {

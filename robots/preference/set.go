@@ -28,26 +28,36 @@ type words [immediate + 1]string
 // A question is whether a source refuses one part of a declared use.
 type question struct {
 	source   Source
+	sources  Sources // that one
 	category category
-	purpose  Purpose        // it concerns bots that declare this purpose
+	purposes Purposes       // it concerns bots that declare this purpose
 	content  ContentUse     // or those that declare this use of content
 	refusing []pattern.Rank // the values of the category that refuse
 	words    words          // what the source writes for these
 }
 
 var questions = []question{
-	{source: ContentSignal, category: search, purpose: Search, refusing: []pattern.Rank{no}, words: words{no: "search=no"}},
-	{source: ContentSignal, category: aiInput, purpose: AIInput, refusing: []pattern.Rank{no}, words: words{no: "ai-input=no"}},
-	{source: ContentSignal, category: aiTrain, purpose: AITrain, refusing: []pattern.Rank{no}, words: words{no: "ai-train=no"}},
-	{source: ContentSignal, category: contentUse, content: Full, refusing: []pattern.Rank{reference, immediate}, words: useWords},
-	{source: ContentSignal, category: contentUse, content: Reference, refusing: []pattern.Rank{immediate}, words: useWords},
-	{source: ContentUsage, category: search, purpose: Search, refusing: []pattern.Rank{no}, words: words{no: "search=n"}},
-	{source: ContentUsage, category: aiInput, purpose: AIInput, refusing: []pattern.Rank{no}, words: words{no: "ai-use=n"}},
-	{source: ContentUsage, category: aiTrain, purpose: AITrain, refusing: []pattern.Rank{no}, words: words{no: "train-ai=n"}},
+	purposeQuestion(ContentSignal, search, Search, "search=no"),
+	purposeQuestion(ContentSignal, aiInput, AIInput, "ai-input=no"),
+	purposeQuestion(ContentSignal, aiTrain, AITrain, "ai-train=no"),
+	contentQuestion(Full, reference, immediate),
+	contentQuestion(Reference, immediate),
+	purposeQuestion(ContentUsage, search, Search, "search=n"),
+	purposeQuestion(ContentUsage, aiInput, AIInput, "ai-use=n"),
+	purposeQuestion(ContentUsage, aiTrain, AITrain, "train-ai=n"),
 }
 
-// A value of use= refuses more than it names, so it may be the answer to two questions.
-var useWords = words{reference: "use=reference", immediate: "use=immediate"}
+func purposeQuestion(source Source, c category, p Purpose, refusal string) question {
+	return question{source: source, sources: source.bit(), category: c, purposes: p.bit(), refusing: []pattern.Rank{no}, words: words{no: refusal}}
+}
+
+// contentQuestion asks whether a Content-Signal has a use= that is less than the declared one.
+func contentQuestion(declared ContentUse, less ...pattern.Rank) question {
+	return question{
+		source: ContentSignal, sources: ContentSignal.bit(), category: contentUse, content: declared,
+		refusing: less, words: words{reference: "use=reference", immediate: "use=immediate"},
+	}
+}
 
 func (q *question) refusedBy(value pattern.Rank) bool { return slices.Contains(q.refusing, value) }
 
@@ -58,10 +68,10 @@ func (q *question) sameLines(other *question) bool {
 
 // concerns reports whether the answer matters to a bot of that use, by sources that count.
 func (q *question) concerns(use Use, sources Sources) bool {
-	if use.Purposes == 0 || !sources.Has(q.source) {
+	if use.Purposes == 0 || sources&q.sources == 0 {
 		return false
 	}
-	return use.Purposes.Has(q.purpose) || use.Content == q.content && q.content != ""
+	return use.Purposes&q.purposes != 0 || q.content != "" && q.content == use.Content
 }
 
 // Refusal is a line that refuses a declared use.
@@ -80,7 +90,7 @@ func FieldRefusal(values []string, use Use) (Refusal, bool) {
 	for i := range questions {
 		q := &questions[i]
 		value := says.value(q.category)
-		if q.source == ContentUsage && q.concerns(use, SourcesOf(ContentUsage)) && q.refusedBy(value) {
+		if q.source == ContentUsage && q.concerns(use, q.sources) && q.refusedBy(value) {
 			return Refusal{Source: Response, Preference: q.words[value]}, true
 		}
 	}

@@ -55,8 +55,11 @@ func isNormal(path string) bool {
 	}
 	query := false
 	for i := 0; i < len(path); i++ {
-		switch classes[path[i]] {
-		case ordinary:
+		class := classes[path[i]]
+		if class == ordinary { // nearly all are, and a switch would look for them last
+			continue
+		}
+		switch class {
 		case slash:
 			if !query && maybeDots(path[i+1:]) {
 				return false
