@@ -242,6 +242,15 @@ func (c Config) warnUnread() error {
 	return errors.Join(warnings...)
 }
 
+// warnEmptyDirectory returns a warning if the key directory is to be served and has no keys.
+func (c Config) warnEmptyDirectory() error {
+	identities := c.GateSettings().Identities
+	if c.DirectoryListen == "" || identities.Any((*identity.Identity).Signs) {
+		return nil
+	}
+	return keyerr.New("directory_listen", "no identity signs, so there is no key directory to serve; name keys and an agent in the section sign of an identity, or remove directory_listen")
+}
+
 // GateSettings returns the settings by which the gate judges.
 func (c Config) GateSettings() gate.Settings {
 	return gate.Settings{

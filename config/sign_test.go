@@ -160,3 +160,21 @@ func TestWarningThatNoTunnelIsRead(t *testing.T) {
 		}
 	}
 }
+
+func TestWarningThatTheDirectoryIsEmpty(t *testing.T) {
+	folder := newKeys(t)
+	for text, warned := range map[string]bool{
+		"":                                 false,
+		"directory_listen: 127.0.0.1:8090": true,
+		"identities:\n  - name: images\n    sign: {keys: [a.pem], agent: 'https://bot.example.org'}\ndirectory_listen: 127.0.0.1:8090": false,
+	} {
+		c, err := load(Default(), filepath.Join(folder, "FILE"), []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Errors(c.Warnings()).Error()
+		if strings.HasPrefix(got, folder+"/FILE:1:19: directory_listen: no identity signs") != warned || !warned && got != "" {
+			t.Errorf("%s: the warnings are %q", text, got)
+		}
+	}
+}
