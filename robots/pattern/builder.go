@@ -8,6 +8,10 @@ import (
 // Builder collects the patterns of a file, section by section, and makes the sets of its
 // groups. A section is a run of lines that are always in the same groups.
 type Builder struct {
+	// FirstDecides says that of the patterns that match, the first one added decides, however
+	// long they are. It must be set before the first Add.
+	FirstDecides bool
+
 	all      []compiled
 	text     []byte
 	sections []int32 // the first pattern of each
@@ -26,10 +30,19 @@ func (b *Builder) Section() { b.sections = append(b.sections, int32(len(b.all)))
 // pattern's text. It ignores a pattern that can match no path, as it does not begin with
 // "/" or "*".
 func (b *Builder) Add(p Pattern) {
-	if c, text, ok := p.compile(b.text); ok {
-		b.all, b.text = append(b.all, c), text
+	c, text, ok := p.compile(b.text)
+	if !ok {
+		return
 	}
+	if b.FirstDecides {
+		c.weight = (maxAdded-int32(len(b.all)))<<rankBits | int32(c.rank())
+	}
+	b.all, b.text = append(b.all, c), text
 }
+
+// maxAdded is more patterns than a Builder with FirstDecides can get: none of them has fewer
+// than two octets of a file. Its weight is the greatest that fits.
+const maxAdded = 1<<(31-rankBits) - 1
 
 // Sets makes a set for each group, given by the numbers of its sections, and tells roughly
 // how much memory all of them take together, in bytes. The Builder must not be used after it.

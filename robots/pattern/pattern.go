@@ -1,5 +1,6 @@
 // Package pattern finds the line of a robots.txt that decides about a path: of the lines
-// whose patterns match it, the one with the longest pattern (RFC 9309 2.2.2 and 2.2.3).
+// whose patterns match it, the one with the longest pattern (RFC 9309 2.2.2 and 2.2.3). In
+// files of another format that has the same patterns, it may be the first one.
 //
 // A [Builder] takes a file's patterns and makes a [Set] for each group. Making them takes
 // time and memory that grow linearly with the file, matching allocates nothing, and the
@@ -36,7 +37,7 @@ type compiled struct {
 	written  span // the text as written
 	text     span // the text in normal form, without a last "*" or "$"
 	line     int32
-	weight   int32 // one more than the length in octets, and in the last rankBits the rank
+	weight   int32 // the greater decides: one more than the length in octets or, if the first decides, less for each one later; in the last rankBits the rank
 	anchored bool  // the match must end where the path ends
 	plain    bool  // it matches all paths that begin with its text
 }

@@ -1,15 +1,19 @@
 package pattern_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"robotsproxy/robots/pattern"
 )
 
-// setOf has these patterns, each on a line of its own.
+// setOf has these patterns, each on a line of its own. The longest that matches decides.
 func setOf(patterns ...pattern.Pattern) *pattern.Set {
-	builder := pattern.NewBuilder(0, 0)
+	return build(pattern.NewBuilder(0, 0), patterns)
+}
+
+func build(builder *pattern.Builder, patterns []pattern.Pattern) *pattern.Set {
 	builder.Section()
 	for i, p := range patterns {
 		p.Line = i + 1
@@ -44,6 +48,36 @@ func TestLongestPatternDecides(t *testing.T) {
 		}
 		if found && (got.Text != test.patterns[got.Line-1].Text || got.Rank != test.patterns[got.Line-1].Rank) {
 			t.Errorf("%s: %+v is not as it was added", test.name, got)
+		}
+	}
+}
+
+// The first pattern decides among few, which are tried in turn, and among many, which are
+// found by an index.
+func TestFirstPatternDecides(t *testing.T) {
+	patterns := []pattern.Pattern{
+		{Text: "/open/*.jpg$"}, {Text: "/a/", Rank: 1}, {Text: "/a/b/", Rank: 2}, {Text: "*.pdf", Rank: 3},
+		{Text: "/open/"}, {Text: "/open/x", Rank: 3}, {Text: "", Rank: 2}, {Text: "/z", Rank: 1},
+	}
+	for _, others := range []int{0, 1000} {
+		all := slices.Clone(patterns)
+		for i := range others {
+			all = slices.Insert(all, 5, pattern.Pattern{Text: fmt.Sprintf("/open/%d", i)}, pattern.Pattern{Text: fmt.Sprintf("*/z%d/*y", i)})
+		}
+		builder := pattern.NewBuilder(0, 0)
+		builder.FirstDecides = true
+		set := build(builder, all)
+		for path, want := range map[string]pattern.Pattern{
+			"/open/1.jpg": patterns[0], "/a/b/c.pdf": patterns[1], "/b.pdf": patterns[3],
+			"/open/x": patterns[4], "/z": patterns[6],
+		} {
+			got, found := set.Match(path)
+			if !found || got.Text != want.Text || got.Rank != want.Rank {
+				t.Errorf("%s beside %d others: %+v, want %+v", path, others, got, want)
+			}
+		}
+		if set.Always(2) || set.Never(0) || !set.Always(0, 1, 2, 3) {
+			t.Error("some paths are not decided by the pattern of all paths")
 		}
 	}
 }

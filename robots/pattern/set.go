@@ -10,8 +10,8 @@ type Set struct {
 
 // Match returns the pattern that decides about a path and query, as a client writes them:
 // of the patterns that match, the longest; of several as long, the one of the greatest rank;
-// of several such, the first in the file. It returns false if no pattern matches. It
-// allocates nothing.
+// of several such, the first in the file. If [Builder.FirstDecides], it is the first that
+// matches. Match returns false if no pattern matches. It allocates nothing.
 //
 // What it may cost is bounded. Where file and path would take more than a few milliseconds
 // it gives up, and returns the zero Pattern and true: its Line is 0.
