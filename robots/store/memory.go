@@ -63,7 +63,9 @@ func (m *Memory) Put(_ context.Context, recs ...Record) error {
 func (m *Memory) List(_ context.Context, after, part string, limit int) ([]Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	origins := slices.DeleteFunc(m.records.Keys(), func(o string) bool { return o <= after || !strings.Contains(o, part) })
+	origins := slices.DeleteFunc(m.records.Keys(), func(o string) bool {
+		return o <= after || !strings.Contains(o, part) || strings.Count(o, "/") > len("//") // a file's URL
+	})
 	slices.Sort(origins)
 	var recs []Record
 	for _, origin := range origins[:min(len(origins), limit)] {

@@ -1,5 +1,6 @@
 // Package store says what a store of policies is: a [Store] keeps one [Record] for each
-// origin, and the versions of its robots.txt. [Options] choose a store. A [Memory] lasts no
+// origin, and the versions of its robots.txt; and the same of other files by their URLs.
+// [Options] choose a store. A [Memory] lasts no
 // longer than its process. The packages below have the stores that last: sqlitestore for
 // the processes of one machine, redisstore for a fleet.
 package store
@@ -9,10 +10,13 @@ import (
 	"time"
 )
 
-// A Record is all that is known of an origin's robots.txt. Times are wall time in whole
-// milliseconds. The zero time stands for none.
+// A Record is all that is known of an origin's robots.txt or of another file. Times are wall
+// time in whole milliseconds. The zero time stands for none.
 type Record struct {
-	Origin string // as robots.Origin writes it
+	// Origin is the origin as robots.Origin writes it or, of another file, its whole URL: no
+	// origin has a slash after its host, so neither is taken for the other. What is said of
+	// origins below holds for the URLs of files too, but List leaves them out.
+	Origin string
 
 	// The last answer: 2xx, 4xx, redirects that lead nowhere, or a status to which the
 	// operator gave a meaning.
@@ -56,8 +60,8 @@ type Store interface {
 	// that meanwhile. An answer from the future does not count as later. After an error
 	// some of the records may have been kept.
 	Put(ctx context.Context, recs ...Record) error
-	// List returns up to limit records, without their texts: of the origins that come
-	// after the one given and contain part, in order.
+	// List returns up to limit records of robots.txt, without their texts: of the origins
+	// that come after the one given and contain part, in order.
 	List(ctx context.Context, after, part string, limit int) ([]Record, error)
 	// Forget drops an origin's record, as if the origin had never been asked. Its
 	// versions stay.

@@ -14,6 +14,9 @@ import (
 // putScript keeps one record, in one step. Another machine may have got a later answer
 // meanwhile: that is not replaced, unless it is from the future, by a clock that was wrong.
 //
+// Only origins are listed, no URLs of other files: proxies of an older version list whatever
+// is there, and know nothing of files.
+//
 // Each run also looks at 16 listed origins at random, and takes out those whose record is
 // gone. So at most about one in sixteen is.
 var putScript = redis.NewScript(`
@@ -56,7 +59,9 @@ if had > tonumber(fetched) and had <= tonumber(now) then
 end
 redis.call('HSET', policy, unpack(ARGV, 12))
 redis.call('PEXPIRE', policy, keep)
-redis.call('ZADD', origins, 0, origin)
+if not string.find(origin, '://.*/') then
+	redis.call('ZADD', origins, 0, origin)
+end
 return 1`)
 
 // Put implements [store.Store]. It sends all records at once; each is kept by itself.

@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, origin string) (store.Record, bool, err
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, after, part string, limit int) ([]store.Record, error) {
-	return s.query(ctx, false, `WHERE origin > ? AND instr(origin, ?) ORDER BY origin LIMIT ?`, after, part, limit)
+	return s.query(ctx, false, `WHERE origin > ? AND instr(origin, ?) AND origin NOT GLOB '*://*/*' ORDER BY origin LIMIT ?`, after, part, limit)
 }
 
 func (s *Store) query(ctx context.Context, texts bool, where string, args ...any) ([]store.Record, error) {
@@ -63,7 +63,7 @@ FROM policies LEFT JOIN texts ON texts.id = text_id `+where)
 		}
 		if texts && r.SHA256 != "" {
 			if r.Body, err = encoding.Gunzip(packed); err != nil {
-				return nil, fmt.Errorf("unpacking the robots.txt of %s: %w", r.Origin, err)
+				return nil, fmt.Errorf("unpacking the text of %s: %w", r.Origin, err)
 			}
 		}
 		recs = append(recs, r)
@@ -99,7 +99,7 @@ WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
 		}
 		if v.SHA256 != "" {
 			if v.Body, err = encoding.Gunzip(packed); err != nil {
-				return nil, fmt.Errorf("unpacking an old robots.txt of %s: %w", origin, err)
+				return nil, fmt.Errorf("unpacking an old text of %s: %w", origin, err)
 			}
 		}
 		if read += len(v.Body); read > store.MaxVersionTexts && len(versions) > 0 {

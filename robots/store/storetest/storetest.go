@@ -31,6 +31,7 @@ func Options() store.Options {
 func Test(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("records", func(t *testing.T) { testRecords(t, open(t)) })
 	t.Run("pages", func(t *testing.T) { testPages(t, open(t)) })
+	t.Run("other files", func(t *testing.T) { testOtherFiles(t, open(t)) })
 	t.Run("forget", func(t *testing.T) { testForget(t, open(t)) })
 	t.Run("concurrent use", func(t *testing.T) { testConcurrentUse(t, open(t)) })
 }
@@ -132,6 +133,49 @@ func testPages(t *testing.T, s store.Store) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%q after %q: %v, want %v", test.part, test.after, got, test.want)
 		}
+	}
+}
+
+// testOtherFiles: files other than robots.txt are kept like these, by their URLs, beside the
+// origin's robots.txt, and never listed.
+func testOtherFiles(t *testing.T, s store.Store) {
+	for _, origin := range []string{"https://example.com", "http://one.example:8080", "http://[2001:db8::1]:81"} {
+		const text = "the same text"
+		robotsTxt, file := TextRecord(origin, text, Noon), TextRecord(origin+"/.well-known/tdmrep.json", text, Noon)
+		Put(t, s, file)
+		if rec, ok, err := s.Get(t.Context(), origin); ok || err != nil {
+			t.Errorf("the origin of a file is known: %+v, %v", rec, err)
+		}
+		Put(t, s, robotsTxt, TextRecord(origin+".other", text, Noon))
+		for _, rec := range []store.Record{file, robotsTxt} {
+			Expect(t, s, rec)
+			ExpectVersions(t, s, rec.Origin, VersionOf(rec, Noon))
+		}
+		for _, after := range []string{"", origin} {
+			recs, err := s.List(t.Context(), after, "example", 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rec := range recs {
+				if strings.HasSuffix(rec.Origin, ".json") {
+					t.Errorf("%s is listed", rec.Origin)
+				}
+			}
+		}
+		recs, err := s.List(t.Context(), origin, "", 1)
+		if err != nil || len(recs) != 1 || recs[0].Origin != origin+".other" {
+			t.Errorf("after %s: %+v, %v; the file takes the place of the next origin", origin, recs, err)
+		}
+		if err := s.Forget(t.Context(), file.Origin); err != nil {
+			t.Error(err)
+		}
+		if _, ok, err := s.Get(t.Context(), file.Origin); ok || err != nil {
+			t.Errorf("a forgotten file is known, %v", err)
+		}
+		Expect(t, s, robotsTxt)
+		file = FailingRecord(file, Noon.Add(time.Hour))
+		Put(t, s, file)
+		Expect(t, s, file)
 	}
 }
 

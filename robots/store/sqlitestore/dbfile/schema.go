@@ -14,6 +14,8 @@ const applicationID = 0x726f626f
 // from n to n+1, and the last one to the version of this program. A released
 // migration never changes.
 //
+// An origin stands for its robots.txt; another file has its URL in the place of
+// the origin.
 // Times are Unix milliseconds; 0 means none. Each text is stored once, gzipped,
 // however many origins serve it. A version is an answer that an origin gave: a
 // text, or a status without one (text_id 0). Versions outlive policies, and
