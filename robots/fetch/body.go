@@ -11,13 +11,18 @@ import (
 	"strings"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/tdmrep"
 )
 
-// readBody returns the text of a response, at most max octets of it.
-func readBody(resp *http.Response, max int64) ([]byte, error) {
+// readBody returns the text of a response that has the file of a path, at most max octets of
+// it.
+func readBody(resp *http.Response, path string, max int64) ([]byte, error) {
 	plain, err := decode(resp)
 	if err != nil {
 		return nil, err
+	}
+	if path == tdmrep.Path {
+		return read(plain, max, tdmrep.Cut)
 	}
 	return Read(plain, max)
 }
@@ -25,11 +30,18 @@ func readBody(resp *http.Response, max int64) ([]byte, error) {
 // Read reads the part of a robots.txt that counts: at most max octets, and no last line
 // that is cut there. Its errors are those of r.
 func Read(r io.Reader, max int64) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, max+1)) // one octet more tells whether the last line is cut
+	return read(r, max, func(body []byte, max int64) ([]byte, error) { return robots.Cut(body, max), nil })
+}
+
+// read reads max octets and one more, which tells cut whether there are more, and returns
+// the part that counts.
+func read(r io.Reader, max int64, cut func([]byte, int64) ([]byte, error)) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err != nil {
 		return nil, err
 	}
-	return bytes.Clone(robots.Cut(body, max)), nil // without the spare capacity of ReadAll
+	counts, err := cut(body, max)
+	return bytes.Clone(counts), err // without the spare capacity of ReadAll
 }
 
 // decode returns the body as text. A fetch never asks for a coding, but some servers send

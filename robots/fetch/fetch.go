@@ -1,4 +1,4 @@
-// Package fetch fetches the robots.txt of an origin. A [Fetcher] makes the requests that a
+// Package fetch fetches the robots.txt of an origin, or its tdmrep.json. A [Fetcher] makes the requests that a
 // fetch takes, within the bounds of its [Options], and a [Result] is what they brought: a
 // text, an answer without one, or a failure. What follows from it for the origin, now and
 // later, is for package policy to say.
@@ -24,11 +24,12 @@ import (
 	"robotsproxy/robots"
 )
 
-// A Request says whose robots.txt to fetch, and in whose name. A fetch states what the
-// operator wrote. What the client says of itself counts only where a site turns that away
-// and has rules for the client.
+// A Request says whose file to fetch, and in whose name. A fetch states what the operator
+// wrote. What the client says of itself counts only where a site turns that away and has
+// rules for the client.
 type Request struct {
 	Origin robots.Origin
+	Path   string // of the file, of which all here holds that is said of robots.txt; "": /robots.txt
 
 	UserAgent   string // the operator's for the identity; "": the Fetcher's own
 	From        string // the operator's for the identity; "": none is sent
@@ -194,7 +195,7 @@ func (v *visit) mayTry(agent string) bool {
 func (v *visit) ask(agent string) (Result, error) {
 	v.agent = agent
 	v.asked = append(v.asked, agent)
-	resp, deadEnd, err := v.follow(v.req.Origin.RobotsURL())
+	resp, deadEnd, err := v.follow(robots.Target{Origin: v.req.Origin, Path: cmp.Or(v.req.Path, "/robots.txt")}.String())
 	if err != nil {
 		return Result{}, err
 	}
@@ -207,7 +208,7 @@ func (v *visit) ask(agent string) (Result, error) {
 	}
 	switch got.Meaning {
 	case MeansFile:
-		if got.Body, err = readBody(resp, v.Options.MaxBytes); err != nil {
+		if got.Body, err = readBody(resp, v.req.Path, v.Options.MaxBytes); err != nil {
 			return got, err
 		}
 		sum := sha256.Sum256(got.Body)

@@ -52,7 +52,7 @@ func BenchmarkStored(b *testing.B) {
 	k.store.Close() // which writes it
 	b.ReportAllocs()
 	for b.Loop() {
-		k.memory.Remove(exampleOrg)
+		k.memory.Remove(memory.Key{Origin: exampleOrg})
 		k.texts = new(memory.Texts)
 		if p, err := k.Policy(b.Context(), exampleOrg, Sender{}); err != nil || p.Outcome != policy.Rules {
 			b.Fatal(p, err)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"robotsproxy/robots/store/redisstore"
 	"robotsproxy/robots/store/sqlitestore"
 	"robotsproxy/robots/store/writebehind"
+	"robotsproxy/robots/tdmrep"
 )
 
 // A site is a server on loopback that is every origin, by their names.
@@ -36,14 +38,14 @@ type site struct {
 	held  atomic.Pointer[chan struct{}] // closed when answers may come
 
 	mu      sync.Mutex
-	fetches map[string]int // by host
+	fetches map[string]int // by host or, of a tdmrep.json, by host and path
 }
 
 func newSite(t *testing.T, takes time.Duration) *site {
 	s := &site{takes: takes, fetches: map[string]int{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
-		s.fetches[r.Host]++
+		s.fetches[r.Host+strings.TrimSuffix(r.URL.Path, "/robots.txt")]++
 		s.mu.Unlock()
 		if held := s.held.Load(); held != nil {
 			<-*held
@@ -51,6 +53,10 @@ func newSite(t *testing.T, takes time.Duration) *site {
 		select {
 		case <-time.After(s.takes):
 		case <-r.Context().Done():
+		}
+		if r.URL.Path == tdmrep.Path {
+			io.WriteString(w, `[{"location":"/","tdm-reservation":1}]`)
+			return
 		}
 		io.WriteString(w, "User-agent: *\nDisallow: /private/\n")
 	}))
@@ -147,7 +153,24 @@ func TestFleetFetchesOnce(t *testing.T) {
 			t.Errorf("logged %s", text)
 		}
 	}
-	newProxy(t, server, s).ask(t, origin("0.example"))
+	o := origin("0.example")
+	var all sync.WaitGroup
+	for i := range 1000 {
+		all.Go(func() {
+			p, err := fleet[i%len(fleet)].TDMRep.Policy(context.Background(), o, keeper.Sender{})
+			if err != nil || p.TDMRep == nil || p.TDMRep.Len() != 1 {
+				t.Errorf("got %+v, %v", p, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := s.fetched(o.Host + tdmrep.Path); n != 1 {
+		t.Errorf("%d fetches of a tdmrep.json", n)
+	}
+	if listed, err := fleet[0].Policies(t.Context(), "", "0.example", 10); err != nil || len(listed) != 1 {
+		t.Errorf("listed %+v, %v", listed, err)
+	}
+	newProxy(t, server, s).ask(t, o)
 	if s.fetched("0.example") != 1 {
 		t.Error("another that has just started fetches again")
 	}
@@ -286,7 +309,7 @@ func TestFleetSharesFailures(t *testing.T) {
 	fleet := []proxy{newProxy(t, server, s), newProxy(t, server, s)}
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
-		s.fetches[r.Host]++
+		s.fetches[r.Host+strings.TrimSuffix(r.URL.Path, "/robots.txt")]++
 		s.mu.Unlock()
 		http.Error(w, "", http.StatusServiceUnavailable)
 	})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
-	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/keeper/memory"
 	"robotsproxy/robots/policy"
@@ -16,8 +15,8 @@ import (
 )
 
 // A flight is one lookup beyond memory: in the store and, if that is not enough, at the
-// origin itself. An origin has one flight at a time, and all who ask for its policy wait for
-// that one.
+// origin itself. A key has one flight at a time, and all who ask for its policy wait for that
+// one.
 type flight struct {
 	meanwhile *memory.Entry // what a refresh leaves in force; nil: nothing
 	done      chan struct{} // closed when the result is there
@@ -28,7 +27,7 @@ type flight struct {
 	fetched    bool               // the origin was asked
 	err        error
 
-	refusedAt time.Time // when the flight first found that another process has the origin's lease
+	refusedAt time.Time // when the flight first found that another process has the key's lease
 
 	waiting int             // how many called start and have not left; a refresh never leaves
 	wanted  context.Context // ends with errUnwanted when all have left, and with the flight
@@ -55,12 +54,12 @@ func (g goal) isMet(by policy.Need) bool {
 	return false
 }
 
-// start returns the origin's flight, and begins one if there is none. The flight may lead
+// start returns the key's flight, and begins one if there is none. The flight may lead
 // wherever the client of ctx may be led.
-func (k *Keeper) start(ctx context.Context, origin robots.Origin, by Sender, goal goal, meanwhile *memory.Entry) *flight {
+func (k *Keeper) start(ctx context.Context, key memory.Key, by Sender, goal goal, meanwhile *memory.Entry) *flight {
 	by.local = loopback.Of(ctx)
-	return k.flights.start(origin, meanwhile, func(ctx context.Context, f *flight) {
-		f.err = k.lookUp(ctx, f, origin, by, goal)
+	return k.flights.start(key, meanwhile, func(ctx context.Context, f *flight) {
+		f.err = k.lookUp(ctx, f, key, by, goal)
 	})
 }
 
@@ -72,10 +71,10 @@ const (
 )
 
 // lookUp runs a flight.
-func (k *Keeper) lookUp(ctx context.Context, f *flight, origin robots.Origin, by Sender, goal goal) error {
+func (k *Keeper) lookUp(ctx context.Context, f *flight, key memory.Key, by Sender, goal goal) error {
 	for pause := minLeasePoll; ; pause = min(2*pause, maxLeasePoll) {
 		// Another flight may have ended, and another process may have fetched.
-		e := k.newest(ctx, origin)
+		e := k.newest(ctx, key)
 		if k.settle(f, e, goal) {
 			return nil
 		}
@@ -101,8 +100,7 @@ func (k *Keeper) settle(f *flight, e *memory.Entry, goal goal) bool {
 	return true
 }
 
-// askOrigin fetches the robots.txt of an entry's origin. done is false if another process is
-// fetching it.
+// askOrigin fetches the file of an entry. done is false if another process is fetching it.
 func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *memory.Entry, by Sender, goal goal) (done bool, err error) {
 	if err := k.slots.Acquire(f.wanted, by.party()); err != nil {
 		return false, err
@@ -111,21 +109,22 @@ func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *memory.Entry, by S
 	if err := k.store.AwaitRoom(f.wanted, e.Record.Origin); err != nil {
 		return false, err
 	}
-	release, taken := k.lease(ctx, f, e.Origin)
+	release, taken := k.lease(ctx, f, e.Key)
 	switch {
 	case release != nil:
 		defer k.flights.running.Go(func() {
 			k.store.AwaitWritten(k.flights.ctx, e.Record.Origin) // the next to have the lease must find it
 			release()
 		})
-		if e = k.newest(ctx, e.Origin); k.settle(f, e, goal) { // another may have had the lease just before
+		if e = k.newest(ctx, e.Key); k.settle(f, e, goal) { // another may have had the lease just before
 			return true, nil
 		}
 	case taken:
 		return false, nil
 	}
-	fetcher := fetch.Fetcher{Options: &k.opts().Options, Transport: k.transport, UserAgent: k.userAgent}
-	got, err := fetcher.Fetch(ctx, by.request(e))
+	opts := k.opts().For(e.Kind)
+	fetcher := fetch.Fetcher{Options: &opts.Options, Transport: k.transport, UserAgent: k.userAgent}
+	got, err := fetcher.Fetch(ctx, k.request(e, by))
 	if err != nil {
 		return false, err
 	}
@@ -138,9 +137,9 @@ func (k *Keeper) askOrigin(ctx context.Context, f *flight, e *memory.Entry, by S
 // record makes the entry that follows from a fetch, which is the flight's result.
 func (k *Keeper) record(f *flight, e *memory.Entry, got fetch.Result) *memory.Entry {
 	now := k.now()
-	e = k.texts.Entry(e.Origin, k.opts().Update(e.Record, got, now, k.random()))
+	e = k.texts.Entry(e.Key, k.opts().Update(e.Record, got, now, k.random()))
 	k.memory.Set(e)
-	k.metrics.fetched(got)
+	k.metrics[e.Kind].fetched(got)
 	f.entry, f.assessment, f.fetched = e, e.Assess(k.opts(), now), true
 	return e
 }
@@ -148,11 +147,11 @@ func (k *Keeper) record(f *flight, e *memory.Entry, got fetch.Result) *memory.En
 // leaseMargin is what a lease lasts beyond fetch_timeout, for the result to be written.
 const leaseMargin = 2 * time.Second
 
-// lease takes the origin's lease for a flight. If release is nil, the flight has no lease.
+// lease takes the key's lease for a flight. If release is nil, the flight has no lease.
 // Then either another process has it, if taken, or every process fetches for itself.
-func (k *Keeper) lease(ctx context.Context, f *flight, origin robots.Origin) (release func(), taken bool) {
+func (k *Keeper) lease(ctx context.Context, f *flight, key memory.Key) (release func(), taken bool) {
 	length := k.opts().FetchTimeout + leaseMargin
-	release, taken = k.store.Lease(ctx, origin.String(), length)
+	release, taken = k.store.Lease(ctx, key.String(), length)
 	if !taken {
 		return release, false
 	}
@@ -163,19 +162,19 @@ func (k *Keeper) lease(ctx context.Context, f *flight, origin robots.Origin) (re
 	return nil, time.Since(f.refusedAt) <= length
 }
 
-// newest returns the newest that memory and the store know of an origin, or an empty entry
-// if they know nothing.
-func (k *Keeper) newest(ctx context.Context, origin robots.Origin) *memory.Entry {
-	held := k.memory.Get(origin)
-	name := origin.String()
+// newest returns the newest that memory and the store know of a key, or an empty entry if
+// they know nothing.
+func (k *Keeper) newest(ctx context.Context, key memory.Key) *memory.Entry {
+	held := k.memory.Get(key)
+	name := key.String()
 	stored, ok := k.store.Find(ctx, name)
 	switch {
 	case ok && (held == nil || newer(stored, held.Record, k.now())):
-		return k.texts.Entry(origin, stored)
+		return k.texts.Entry(key, stored)
 	case held != nil:
 		return held
 	}
-	return k.texts.Entry(origin, store.Record{Origin: name})
+	return k.texts.Entry(key, store.Record{Origin: name})
 }
 
 // newer reports whether a is of a later fetch than b. A record from the future comes from a
@@ -190,29 +189,32 @@ func newer(a, b store.Record, now time.Time) bool {
 	return a.FetchedAt.After(b.FetchedAt)
 }
 
+// sha256Key is the key of a text's SHA-256 in the log, by kind.
+var sha256Key = [policy.Kinds]string{policy.RobotsTxt: "robots_sha256", policy.TDMRep: "tdmrep_sha256"}
+
 func (k *Keeper) logFetch(e *memory.Entry, got fetch.Result) {
 	outcome, _ := policy.OutcomeOf(got.Meaning)
-	line, message := k.log.Debug(), "robots.txt fetched"
+	line, message := k.log.Debug(), e.Kind.String()+" fetched"
 	if outcome == policy.Unreachable {
-		line, message = k.log.Warn(), "robots.txt unreachable"
+		line, message = k.log.Warn(), e.Kind.String()+" unreachable"
 		line.Int("failures", e.Record.Failures).Time("next_try", e.Record.NextTry)
 	}
-	line.Str("origin", e.Record.Origin).Str("outcome", string(outcome)).Int("status", got.Status).
-		Str("cause", got.Cause).Str("user_agent", got.UserAgent).Int("bytes", len(got.Body)).Str("robots_sha256", got.SHA256).
+	line.Str("origin", e.Origin.String()).Str("outcome", string(outcome)).Int("status", got.Status).
+		Str("cause", got.Cause).Str("user_agent", got.UserAgent).Int("bytes", len(got.Body)).Str(sha256Key[e.Kind], got.SHA256).
 		Int64("duration_ms", got.Took.Milliseconds()).Msg(message)
 }
 
 // errCrashed stands for a panic where a cause is shown.
 var errCrashed = errors.New("the program failed; its log says how")
 
-// crashed gives its result to a flight that has panicked: the robots.txt is unreachable. It
-// looks in memory alone, since the store's record may be the cause.
-func (k *Keeper) crashed(f *flight, origin robots.Origin, cause any) {
-	k.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("origin", origin.String()).
-		Msg("a fault in the program kept it from fetching a robots.txt; please report this")
-	e := k.memory.Get(origin)
+// crashed gives its result to a flight that has panicked: the file is unreachable. It looks
+// in memory alone, since the store's record may be the cause.
+func (k *Keeper) crashed(f *flight, key memory.Key, cause any) {
+	k.log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("origin", key.Origin.String()).
+		Msgf("a fault in the program kept it from fetching a %s; please report this", key.Kind)
+	e := k.memory.Get(key)
 	if e == nil {
-		e = &memory.Entry{Origin: origin, Record: store.Record{Origin: origin.String()}}
+		e = &memory.Entry{Key: key, Record: store.Record{Origin: key.String()}}
 	}
 	k.record(f, e, fetch.Result{CDN: e.Record.CDN}.Failed(errCrashed))
 	f.err = nil
@@ -228,49 +230,49 @@ var errUnwanted = errors.New("nobody waits for it")
 type flights struct {
 	ctx     context.Context // ends the flights
 	cancel  context.CancelCauseFunc
-	crashed func(*flight, robots.Origin, any) // gives its result to a flight that has panicked
+	crashed func(*flight, memory.Key, any) // gives its result to a flight that has panicked
 
-	mu       sync.Mutex
-	closed   bool
-	byOrigin map[robots.Origin]*flight
-	running  sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	byKey   map[memory.Key]*flight
+	running sync.WaitGroup
 }
 
-func newFlights(crashed func(*flight, robots.Origin, any)) *flights {
+func newFlights(crashed func(*flight, memory.Key, any)) *flights {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &flights{ctx: ctx, cancel: cancel, crashed: crashed, byOrigin: make(map[robots.Origin]*flight)}
+	return &flights{ctx: ctx, cancel: cancel, crashed: crashed, byKey: make(map[memory.Key]*flight)}
 }
 
-// start returns the origin's flight. If there is none, it begins one, to which run gives its
+// start returns the key's flight. If there is none, it begins one, to which run gives its
 // result. meanwhile is what is in force until then, if anything is.
-func (fs *flights) start(origin robots.Origin, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
+func (fs *flights) start(key memory.Key, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f, ok := fs.byOrigin[origin]; ok {
+	if f, ok := fs.byKey[key]; ok {
 		f.waiting++
 		return f
 	}
-	return fs.begin(origin, meanwhile, run)
+	return fs.begin(key, meanwhile, run)
 }
 
-// replace cancels the origin's flight, if there is one, and begins another that runs
+// replace cancels the key's flight, if there is one, and begins another that runs
 // once the first has ended.
-func (fs *flights) replace(origin robots.Origin, run func(context.Context, *flight)) *flight {
+func (fs *flights) replace(key memory.Key, run func(context.Context, *flight)) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	last, ok := fs.byOrigin[origin]
+	last, ok := fs.byKey[key]
 	if !ok {
-		return fs.begin(origin, nil, run)
+		return fs.begin(key, nil, run)
 	}
 	last.cancel(errUnwanted)
-	return fs.begin(origin, nil, func(ctx context.Context, f *flight) {
+	return fs.begin(key, nil, func(ctx context.Context, f *flight) {
 		<-last.done
 		run(ctx, f)
 	})
 }
 
 // begin begins a flight. The caller holds the lock.
-func (fs *flights) begin(origin robots.Origin, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
+func (fs *flights) begin(key memory.Key, meanwhile *memory.Entry, run func(context.Context, *flight)) *flight {
 	f := &flight{meanwhile: meanwhile, done: make(chan struct{}), waiting: 1}
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancelCause(fs.ctx)
@@ -280,14 +282,14 @@ func (fs *flights) begin(origin robots.Origin, meanwhile *memory.Entry, run func
 		close(f.done)
 		return f
 	}
-	fs.byOrigin[origin] = f
+	fs.byKey[key] = f
 	fs.running.Go(func() {
-		defer fs.end(origin, f)
+		defer fs.end(key, f)
 		defer func() {
 			// What a site sends may make this flight panic. It must not end the process
 			// or leave the waiters without a result.
 			if cause := recover(); cause != nil {
-				fs.crashed(f, origin, cause)
+				fs.crashed(f, key, cause)
 			}
 		}()
 		run(ctx, f)
@@ -296,10 +298,10 @@ func (fs *flights) begin(origin robots.Origin, meanwhile *memory.Entry, run func
 }
 
 // end ends a flight that has its result.
-func (fs *flights) end(origin robots.Origin, f *flight) {
+func (fs *flights) end(key memory.Key, f *flight) {
 	fs.mu.Lock()
-	if fs.byOrigin[origin] == f {
-		delete(fs.byOrigin, origin)
+	if fs.byKey[key] == f {
+		delete(fs.byKey, key)
 	}
 	fs.mu.Unlock()
 	close(f.done)

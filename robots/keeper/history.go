@@ -9,12 +9,13 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper/memory"
 	"robotsproxy/robots/store"
 )
 
 // A History holds the distinct answers of an origin over time, the newest first.
 type History struct {
-	Origin   string    `json:"origin"`
+	Origin   string    `json:"origin"` // or, of a tdmrep.json, its URL
 	Versions []Version `json:"versions"`
 }
 
@@ -28,11 +29,11 @@ type Version struct {
 	Diff      string    `json:"diff,omitempty"` // unified, from the text of the version before it
 }
 
-// History returns an origin's history. It has no versions if the origin has never answered.
-// The error is that of the store.
-func (k *Keeper) History(ctx context.Context, origin robots.Origin) (History, error) {
-	h := History{Origin: origin.String()}
-	versions, err := k.store.Versions(ctx, h.Origin)
+// History returns the history of an origin's file. It has no versions if the origin has
+// never answered. The error is that of the store.
+func (fs Files) History(ctx context.Context, origin robots.Origin) (History, error) {
+	h := History{Origin: memory.Key{Origin: origin, Kind: fs.kind}.String()}
+	versions, err := fs.keeper.store.Versions(ctx, h.Origin)
 	if err != nil {
 		return h, err
 	}

@@ -1,6 +1,7 @@
 // Package keeper knows what each origin allows. A [Keeper] looks a policy up in memory, then
 // in the store, and has robots.txt fetched if neither has a policy to go by: once for all who
-// wait for it. Package policy says what follows from what is known.
+// wait for it. Package policy says what follows from what is known. It keeps a site's
+// tdmrep.json in the same way: see [Files].
 package keeper
 
 import (
@@ -67,19 +68,19 @@ type party struct {
 
 func (s *Sender) party() party { return party{fair.Client(s.Client), s.Identity} }
 
-// request is the request for the robots.txt of an entry's origin.
-func (s *Sender) request(e *memory.Entry) fetch.Request {
-	return fetch.Request{
-		Origin:    e.Origin,
-		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent, Client: s.local,
-		HasText: e.Record.SHA256 != "", KnownAgent: e.Record.UserAgent,
-		CDN: e.Record.CDN, Sign: s.Sign,
-	}
+// Files are those of one kind that a keeper knows, of all origins. They are safe for
+// concurrent use, and closed with their keeper.
+type Files struct {
+	keeper *Keeper
+	kind   policy.Kind
 }
 
 // A Keeper knows the policy of every origin. It looks in memory, then in the store, then
 // asks the origin. It is safe for concurrent use.
 type Keeper struct {
+	Files        // robots.txt: what may be fetched
+	TDMRep Files // tdmrep.json: what may be mined. Each is asked for by itself: a robots.txt is never fetched for it
+
 	options   atomic.Pointer[policy.Options]
 	transport http.RoundTripper
 	userAgent string
@@ -92,7 +93,7 @@ type Keeper struct {
 	store   *writebehind.Store
 	slots   *fair.Slots[party] // for fetches
 	flights *flights
-	metrics *metrics
+	metrics *[policy.Kinds]metrics // by kind
 }
 
 // New returns a keeper, which the caller must close. The error is that of setting up the
@@ -133,6 +134,7 @@ func New(s Setup) (*Keeper, error) {
 		slots:     fair.New[party](s.Options.MaxFetches),
 		metrics:   metrics,
 	}
+	k.Files, k.TDMRep = Files{k, policy.RobotsTxt}, Files{k, policy.TDMRep}
 	k.flights = newFlights(k.crashed)
 	k.SetOptions(s.Options)
 	return k, nil
@@ -149,6 +151,21 @@ func (k *Keeper) SetOptions(opts policy.Options) {
 
 func (k *Keeper) opts() *policy.Options { return k.options.Load() }
 
+// request is the request for the file of an entry. The network that its origin is behind may
+// be known by robots.txt alone, which is asked for first.
+func (k *Keeper) request(e *memory.Entry, s Sender) fetch.Request {
+	cdn := e.Record.CDN
+	if robotsTxt := k.memory.Get(memory.Key{Origin: e.Origin}); cdn == "" && robotsTxt != nil {
+		cdn = robotsTxt.Record.CDN
+	}
+	return fetch.Request{
+		Origin: e.Origin, Path: e.Kind.Path(),
+		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent, Client: s.local,
+		HasText: e.Record.SHA256 != "", KnownAgent: e.Record.UserAgent,
+		CDN: cdn, Sign: s.Sign,
+	}
+}
+
 // Close cancels the fetches under way, waits for them, and writes to the store what was
 // fetched before.
 func (k *Keeper) Close() {
@@ -157,35 +174,36 @@ func (k *Keeper) Close() {
 	k.memory.Close()
 }
 
-// Policy returns what the origin allows now. If the origin must be asked,
-// by says on whose behalf. The error is that of ctx, ErrClosed or a shortage of this
-// machine's (see [shortage.Is]), and nothing else: an unreachable robots.txt has a policy too.
-func (k *Keeper) Policy(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
-	if e := k.memory.Get(origin); e != nil {
+// Policy returns what the origin allows now by its file of this kind. If the origin must be
+// asked, by says on whose behalf. The error is that of ctx, ErrClosed or a shortage of this
+// machine's (see [shortage.Is]), and nothing else: an unreachable file has a policy too.
+func (fs Files) Policy(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
+	k, key, metrics := fs.keeper, memory.Key{Origin: origin, Kind: fs.kind}, &fs.keeper.metrics[fs.kind]
+	if e := k.memory.Get(key); e != nil {
 		if a := e.Assess(k.opts(), k.now()); findUsable.isMet(a.Need) {
-			k.metrics.fromMemory.Inc()
+			metrics.fromMemory.Inc()
 			return k.serve(ctx, e, by, a), nil
 		}
 	}
-	f := k.start(ctx, origin, by, findUsable, nil)
+	f := k.start(ctx, key, by, findUsable, nil)
 	if e := f.meanwhile; e != nil {
 		if a := e.Assess(k.opts(), k.now()); findUsable.isMet(a.Need) {
-			k.metrics.fromMemory.Inc() // memory has not taken it, and its refresh is under way
+			metrics.fromMemory.Inc() // memory has not taken it, and its refresh is under way
 			return &a.Policy, nil
 		}
 	}
 	switch err := k.flights.wait(ctx, f); {
 	case wantsAnother(ctx, err):
-		return k.Policy(ctx, origin, by)
+		return fs.Policy(ctx, origin, by)
 	case errors.Is(err, loopback.ErrElsewhere):
 		return &policy.Policy{Origin: origin, Outcome: policy.Unreachable, Cause: err.Error()}, nil
 	case err != nil:
 		return nil, err
 	}
 	if f.fetched {
-		k.metrics.fromFetch.Inc()
+		metrics.fromFetch.Inc()
 	} else {
-		k.metrics.fromStore.Inc()
+		metrics.fromStore.Inc()
 	}
 	return k.serve(ctx, f.entry, by, f.assessment), nil
 }
@@ -200,16 +218,17 @@ func wantsAnother(ctx context.Context, err error) bool {
 // serve returns the policy of an entry, and starts the refresh that it may need.
 func (k *Keeper) serve(ctx context.Context, e *memory.Entry, by Sender, a *policy.Assessment) *policy.Policy {
 	if a.Need == policy.NeedRefresh {
-		k.start(ctx, e.Origin, by, findFresh, e)
+		k.start(ctx, e.Key, by, findFresh, e)
 	}
 	return &a.Policy
 }
 
-// Fresh fetches the origin's robots.txt, whatever is known, and returns the policy that
-// follows. Its errors are those of Policy.
-func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
+// Fresh fetches the origin's file, whatever is known, and returns the policy that follows.
+// Its errors are those of Policy.
+func (fs Files) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
+	k := fs.keeper
 	for {
-		f := k.start(ctx, origin, by, alwaysFetch, nil)
+		f := k.start(ctx, memory.Key{Origin: origin, Kind: fs.kind}, by, alwaysFetch, nil)
 		if err := k.flights.wait(ctx, f); wantsAnother(ctx, err) {
 			continue
 		} else if err != nil {
@@ -221,22 +240,23 @@ func (k *Keeper) Fresh(ctx context.Context, origin robots.Origin, by Sender) (*p
 	}
 }
 
-// Peek returns what is known of an origin, however old it is, without asking the origin. It
-// returns nil if nothing is known. The error is that of the store.
-func (k *Keeper) Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
-	e := k.memory.Get(origin)
+// Peek returns what is known of an origin's file, however old it is, without asking the
+// origin. It returns nil if nothing is known. The error is that of the store.
+func (fs Files) Peek(ctx context.Context, origin robots.Origin) (*policy.Policy, error) {
+	k, key := fs.keeper, memory.Key{Origin: origin, Kind: fs.kind}
+	e := k.memory.Get(key)
 	if e == nil {
-		rec, ok, err := k.store.Get(ctx, origin.String())
+		rec, ok, err := k.store.Get(ctx, key.String())
 		if err != nil || !ok {
 			return nil, err
 		}
-		e = k.texts.Entry(origin, rec)
+		e = k.texts.Entry(key, rec)
 	}
 	return k.known(e), nil
 }
 
-// Policies returns at most limit policies of known origins, ordered by origin: those whose
-// origin follows after ("": all of them) and contains part. They have neither Text nor File.
+// Policies returns at most limit policies of the known robots.txt, ordered by origin: those
+// whose origin follows after ("": all of them) and contains part. They have neither Text nor File.
 // The error is that of the store.
 func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([]*policy.Policy, error) {
 	recs, err := k.store.List(ctx, after, part, limit)
@@ -249,7 +269,7 @@ func (k *Keeper) Policies(ctx context.Context, after, part string, limit int) ([
 		if err != nil {
 			return nil, fmt.Errorf("reading the store: %w", err)
 		}
-		policies = append(policies, k.known(&memory.Entry{Origin: origin, Record: rec}))
+		policies = append(policies, k.known(&memory.Entry{Key: memory.Key{Origin: origin}, Record: rec}))
 	}
 	return policies, nil
 }
@@ -263,13 +283,22 @@ func (k *Keeper) known(e *memory.Entry) *policy.Policy {
 	return &a.Policy
 }
 
-// Forget drops what is known of an origin, so that the next request fetches its
-// robots.txt. Its history stays. The error is that of ctx or of the store.
+// Forget drops what is known of an origin's files of every kind, so that the next request
+// fetches them. Their history stays. The error is that of ctx or of the store.
 func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
+	for kind := range policy.Kind(policy.Kinds) {
+		if err := k.forget(ctx, memory.Key{Origin: origin, Kind: kind}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) forget(ctx context.Context, key memory.Key) error {
 	forgetErr := errCrashed
-	f := k.flights.replace(origin, func(_ context.Context, f *flight) {
-		k.memory.Remove(origin)
-		forgetErr = k.store.Forget(ctx, origin.String())
+	f := k.flights.replace(key, func(_ context.Context, f *flight) {
+		k.memory.Remove(key)
+		forgetErr = k.store.Forget(ctx, key.String())
 		f.err = errUnwanted // those who wait look again
 	})
 	if err := k.flights.wait(ctx, f); err != nil && err != errUnwanted {

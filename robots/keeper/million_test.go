@@ -91,7 +91,7 @@ func TestMillionOrigins(t *testing.T) {
 		}
 	}))
 	t.Logf("memory: %d MiB before the keeper, %d MiB at most with cache.memory %d MiB; %d policies held",
-		before>>20, most>>20, ceiling>>20, k.memory.Count())
+		before>>20, most>>20, ceiling>>20, k.memory.Count(policy.RobotsTxt))
 }
 
 // TestNewOriginsAreKept asks for 20,000 origins that nobody has asked for yet, at a rate

@@ -42,6 +42,7 @@ type site struct {
 	knows   string // a User-Agent; others get 403; "": it knows all
 	fetches int
 	agents  []string
+	urls    []string
 
 	now, most int // requests under way at once
 }
@@ -50,6 +51,7 @@ func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.fetches++
 	s.agents = append(s.agents, req.UserAgent())
+	s.urls = append(s.urls, req.URL.String())
 	s.now++
 	s.most = max(s.most, s.now)
 	takes := s.takes
@@ -115,6 +117,7 @@ type world struct {
 	log     *logtest.Buffer
 	store   store.Store
 	keeper  *Keeper
+	kind    policy.Kind // of the file that is asked for
 }
 
 // inWorld runs a test in a synctest bubble, where time passes when everyone waits.
@@ -173,10 +176,18 @@ func (w *world) logged(words string) int {
 
 var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"}
 
+// files are those of the kind that is asked for.
+func (w *world) files() Files {
+	if w.kind == policy.TDMRep {
+		return w.keeper.TDMRep
+	}
+	return w.keeper.Files
+}
+
 // ask returns the policy of example.org.
 func (w *world) ask() *policy.Policy {
 	w.t.Helper()
-	p, err := w.keeper.Policy(w.t.Context(), exampleOrg, Sender{UserAgent: "ExampleBot/2.0"})
+	p, err := w.files().Policy(w.t.Context(), exampleOrg, Sender{UserAgent: "ExampleBot/2.0"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

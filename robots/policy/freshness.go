@@ -19,13 +19,14 @@ const (
 
 // An Assessment is the policy that follows from a record at one time.
 type Assessment struct {
-	Policy Policy // without Origin and File
+	Policy Policy // without Origin, File and TDMRep
 	Need   Need
 	Until  time.Time // it holds from Policy.FetchedAt until then; zero: it holds at that one time only
 }
 
 // Assess says what the record's origin allows now: RFC 9309 2.3.1 and 2.4. It holds every
-// rule on time and failure, and has no side effects.
+// rule on time and failure, and has no side effects. The options must be those for the kind
+// of the record (see [Options.For]).
 //
 //	last answer            failing for       now
 //	fresh                  any time          the answer counts; refresh from RefreshAt on

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/tdmrep"
 )
 
 // An Outcome is the result of looking for an origin's robots.txt. Each but Rules and None
@@ -24,14 +25,18 @@ const (
 )
 
 // A Policy is what an origin allows. It is never changed. The zero Policy allows nothing.
+//
+// There is one for each [Kind] of file. That of a tdmrep.json is about mining alone, and what
+// it allows is what is not reserved; read "tdmrep.json" for "robots.txt" below.
 type Policy struct {
 	Origin  robots.Origin
 	Outcome Outcome
 	// AllowAll says, for every outcome but Rules, whether everything is allowed or
-	// nothing is. With Rules it is false, and File decides.
+	// nothing is. With Rules it is false, and File or TDMRep decides.
 	AllowAll bool
 	File     *robots.File // nil unless the outcome is Rules
-	Text     []byte       // the text that File was parsed from
+	TDMRep   *tdmrep.File // of the policy of a tdmrep.json, in place of File
+	Text     []byte       // the text that File or TDMRep was parsed from
 	SHA256   string       // of Text, in hex
 
 	// Status is the HTTP status of the last answer or, while robots.txt is

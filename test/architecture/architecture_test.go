@@ -217,6 +217,7 @@ var arrows = map[string]map[string]string{
 		"internal/printable": "it cuts the causes of failures",
 		"internal/shortage":  "a fetch that fails for this machine's fault says nothing about its origin",
 		"robots":             "origins, and the part of a text that counts",
+		"robots/tdmrep":      "the part of a tdmrep.json that counts",
 	},
 	"robots": {
 		"internal/hostname": "the normal form of an origin's host",
@@ -236,6 +237,10 @@ var arrows = map[string]map[string]string{
 		"robots":          "the rules of a policy",
 		"robots/fetch":    "what a fetch brings, and its options",
 		"robots/store":    "a policy follows from a record",
+		"robots/tdmrep":   "the rules of the policy of a tdmrep.json",
+	},
+	"robots/tdmrep": {
+		"robots/pattern": "it finds the rule that decides about a path",
 	},
 	"robots/keeper": {
 		"internal/fair":            "clients take turns for fetches",
@@ -251,6 +256,7 @@ var arrows = map[string]map[string]string{
 		"robots":        "it parses the texts of records",
 		"robots/policy": "what an origin allows",
 		"robots/store":  "the type of its records",
+		"robots/tdmrep": "it parses the texts of records",
 	},
 	"robots/store/writebehind": {
 		"internal/outage": "the log tells of a store that fails once",
@@ -315,11 +321,11 @@ var usersOf = map[string][]string{
 }
 
 // language are the packages of robots.txt as a language. They do no I/O and know no clock.
-var language = []string{"robots", "robots/pattern", "robots/preference", "robots/urlpath", "internal/enum", "internal/hostname"}
+var language = []string{"robots", "robots/pattern", "robots/preference", "robots/tdmrep", "robots/urlpath", "internal/enum", "internal/hostname"}
 
 // pure are the only imports of these packages, besides each other.
 var pure = []string{
-	"bytes", "cmp", "errors", "fmt", "github.com/dunglas/httpsfv", "golang.org/x/net/idna", "iter", "maps", "math/bits",
+	"bytes", "cmp", "encoding/json", "errors", "fmt", "github.com/dunglas/httpsfv", "golang.org/x/net/idna", "iter", "maps", "math/bits",
 	"net/netip", "net/url", "slices", "sort", "strconv", "strings", "sync", "time", "unicode/utf8", "unsafe",
 }
 

@@ -1,6 +1,6 @@
 // Package memory holds parsed policies in memory. A [Memory] is a bounded cache of entries,
 // [Texts] make entries that share the text that many origins serve, and an [Entry] answers
-// for its origin at any time.
+// for the file of its [Key] at any time.
 package memory
 
 import (
@@ -18,13 +18,14 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/tdmrep"
 )
 
 // A Memory is a bounded cache in front of the store. It may drop an entry at any time, or
 // refuse to take it. It is safe for concurrent use, and after Close too: it is empty then.
 type Memory struct {
-	seed  maphash.Seed
-	count atomic.Int64
+	seeds  [policy.Kinds]maphash.Seed
+	counts [policy.Kinds]atomic.Int64
 
 	// ristretto must not be used while it is being closed.
 	mu     sync.RWMutex
@@ -36,7 +37,10 @@ type Memory struct {
 // Callers must call Close.
 func New(ceiling int64) (*Memory, error) {
 	ceiling = max(ceiling, 1)
-	m := &Memory{seed: maphash.MakeSeed()}
+	m := new(Memory)
+	for kind := range m.seeds {
+		m.seeds[kind] = maphash.MakeSeed()
+	}
 	var err error
 	m.cache, err = ristretto.NewCache(&ristretto.Config[uint64, *Entry]{
 		// ristretto advises ten counters for each entry that fits. They cost about
@@ -46,7 +50,7 @@ func New(ceiling int64) (*Memory, error) {
 		BufferItems: 64,
 		OnExit: func(e *Entry) {
 			if e != nil {
-				m.count.Add(-1)
+				m.counts[e.Kind].Add(-1)
 			}
 		},
 		// Entries have no time to live for the cache to watch.
@@ -58,39 +62,55 @@ func New(ceiling int64) (*Memory, error) {
 	return m, nil
 }
 
-// Get returns the entry of an origin, or nil if it is not held. Two origins with one hash
-// displace each other.
-func (m *Memory) Get(origin robots.Origin) *Entry {
+// A Key is what one entry is about: a file of an origin.
+type Key struct {
+	Origin robots.Origin
+	Kind   policy.Kind
+}
+
+// String is what store.Record has as its Origin.
+func (k Key) String() string {
+	if k.Kind == policy.RobotsTxt {
+		return k.Origin.String()
+	}
+	return robots.Target{Origin: k.Origin, Path: k.Kind.Path()}.String()
+}
+
+func (m *Memory) hash(key Key) uint64 { return maphash.Comparable(m.seeds[key.Kind], key.Origin) }
+
+// Get returns the entry of a key, or nil if it is not held. Two keys with one hash displace
+// each other.
+func (m *Memory) Get(key Key) *Entry {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
 		return nil
 	}
-	e, ok := m.cache.Get(maphash.Comparable(m.seed, origin))
-	if !ok || e.Origin != origin {
+	e, ok := m.cache.Get(m.hash(key))
+	if !ok || e.Key != key {
 		return nil
 	}
 	return e
 }
 
-// Set has the memory hold an entry in place of its origin's last one.
+// Set has the memory hold an entry in place of its key's last one.
 func (m *Memory) Set(e *Entry) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if !m.closed && m.cache.Set(maphash.Comparable(m.seed, e.Origin), e, e.cost()) {
-		m.count.Add(1)
+	if !m.closed && m.cache.Set(m.hash(e.Key), e, e.cost()) {
+		m.counts[e.Kind].Add(1)
 	}
 }
 
-// Count returns how many entries are held.
-func (m *Memory) Count() int64 { return m.count.Load() }
+// Count returns how many entries of a kind are held.
+func (m *Memory) Count(kind policy.Kind) int64 { return m.counts[kind].Load() }
 
-// Remove returns once Get no longer finds an entry of the origin that was set before.
-func (m *Memory) Remove(origin robots.Origin) {
+// Remove returns once Get no longer finds an entry of the key that was set before.
+func (m *Memory) Remove(key Key) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if !m.closed {
-		m.cache.Del(maphash.Comparable(m.seed, origin))
+		m.cache.Del(m.hash(key))
 		m.cache.Wait() // for an entry that the cache is still about to take
 	}
 }
@@ -105,10 +125,10 @@ func (m *Memory) Close() {
 	}
 }
 
-// An Entry is the record of an origin with its text parsed. It does not change. One that
+// An Entry is the record of a file with its text parsed. It does not change. One that
 // [Texts] have not made has a policy without rules, as for a list.
 type Entry struct {
-	Origin robots.Origin
+	Key
 	Record store.Record
 	parsed *parsedText // nil if the last answer was no text, or if it is listed without its text
 
@@ -121,8 +141,9 @@ type cachedAssessment struct {
 	opts *policy.Options
 }
 
-// Assess is [policy.Options.Assess], with the origin and its rules. Every request calls it,
-// so it caches an assessment that holds for a while. opts must not change.
+// Assess is [policy.Options.Assess] by the options for the entry's kind, with the origin and
+// its rules. Every request calls it, so it caches an assessment that holds for a while. opts
+// must not change.
 func (e *Entry) Assess(opts *policy.Options, now time.Time) *policy.Assessment {
 	now = now.Round(0) // wall time, as in Options.Assess
 	if c := e.cached.Load(); c != nil && c.opts == opts && now.Before(c.Until) && !now.Before(c.Policy.FetchedAt) {
@@ -132,10 +153,10 @@ func (e *Entry) Assess(opts *policy.Options, now time.Time) *policy.Assessment {
 }
 
 func (e *Entry) assessAnew(opts *policy.Options, now time.Time) *policy.Assessment {
-	c := &cachedAssessment{opts.Assess(e.Record, now), opts}
+	c := &cachedAssessment{opts.For(e.Kind).Assess(e.Record, now), opts}
 	c.Policy.Origin = e.Origin
 	if c.Policy.Outcome == policy.Rules && e.parsed != nil {
-		c.Policy.File = e.parsed.file
+		c.Policy.File, c.Policy.TDMRep = e.parsed.robots, e.parsed.tdmrep
 	}
 	if !c.Until.IsZero() {
 		e.cached.Store(c)
@@ -153,16 +174,41 @@ const entryOverhead = 1024
 func (e *Entry) cost() int64 {
 	size := int64(entryOverhead + cap(e.Record.Body))
 	if e.parsed != nil {
-		size += e.parsed.file.Size()
+		size += e.parsed.size()
 	}
 	return 2 * size
 }
 
-// A parsedText is a robots.txt with its parsed form. It does not change.
+// A parsedText is a text with its parsed form, by its kind. It does not change.
 type parsedText struct {
+	textID
 	text   []byte
-	sha256 string // of text, as the record has it
-	file   *robots.File
+	robots *robots.File
+	tdmrep *tdmrep.File
+}
+
+// A textID tells texts apart: what is one text as a robots.txt is another as a tdmrep.json.
+type textID struct {
+	kind   policy.Kind
+	sha256 string // of the text, as the record has it
+}
+
+func parse(id textID, text []byte) *parsedText {
+	p := &parsedText{textID: id, text: text}
+	switch id.kind {
+	case policy.RobotsTxt:
+		p.robots = robots.Parse(text)
+	case policy.TDMRep:
+		p.tdmrep = tdmrep.Parse(text)
+	}
+	return p
+}
+
+func (p *parsedText) size() int64 {
+	if p.tdmrep != nil {
+		return p.tdmrep.Size()
+	}
+	return p.robots.Size()
 }
 
 // Texts know each parsed text that an entry holds, so that many origins that serve the same
@@ -171,7 +217,7 @@ type parsedText struct {
 // concurrent use.
 type Texts struct {
 	mu      sync.Mutex
-	bySHA   map[string]weak.Pointer[parsedText]
+	byID    map[textID]weak.Pointer[parsedText]
 	sweepAt int // the number of texts at which those that are gone are swept out
 }
 
@@ -179,8 +225,8 @@ type Texts struct {
 const minSweepAt = 1000
 
 // Entry makes the entry of a record. It shares the text with all others that have it.
-func (t *Texts) Entry(origin robots.Origin, rec store.Record) *Entry {
-	e := &Entry{Origin: origin, Record: rec, parsed: t.parse(rec)}
+func (t *Texts) Entry(key Key, rec store.Record) *Entry {
+	e := &Entry{Key: key, Record: rec, parsed: t.parse(key.Kind, rec)}
 	if e.parsed != nil {
 		e.Record.Body, e.Record.SHA256 = e.parsed.text, e.parsed.sha256
 	}
@@ -188,48 +234,49 @@ func (t *Texts) Entry(origin robots.Origin, rec store.Record) *Entry {
 }
 
 // parse returns the parsed text of a record; nil if it has none.
-func (t *Texts) parse(rec store.Record) *parsedText {
+func (t *Texts) parse(kind policy.Kind, rec store.Record) *parsedText {
 	if rec.SHA256 == "" {
 		return nil
 	}
-	if known := t.find(rec.SHA256); known.is(rec.Body) {
+	id := textID{kind, rec.SHA256}
+	if known := t.find(id); known.is(rec.Body) {
 		return known
 	}
-	return t.add(&parsedText{rec.Body, rec.SHA256, robots.Parse(rec.Body)})
+	return t.add(parse(id, rec.Body))
 }
 
-func (t *Texts) find(sha256 string) *parsedText {
+func (t *Texts) find(id textID) *parsedText {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.bySHA[sha256].Value()
+	return t.byID[id].Value()
 }
 
 // add returns p, or the copy of the same text that was added while p was being parsed.
 func (t *Texts) add(p *parsedText) *parsedText {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch other := t.bySHA[p.sha256].Value(); {
+	switch other := t.byID[p.textID].Value(); {
 	case other.is(p.text):
 		return other
 	case other == nil:
 		t.sweep()
-		t.bySHA[p.sha256] = weak.Make(p)
+		t.byID[p.textID] = weak.Make(p)
 	}
 	return p
 }
 
 // sweep makes room for another text. It makes a new map, since a map never shrinks.
 func (t *Texts) sweep() {
-	if len(t.bySHA) < t.sweepAt {
+	if len(t.byID) < t.sweepAt {
 		return
 	}
-	live := make(map[string]weak.Pointer[parsedText], len(t.bySHA)/2)
-	for sha256, p := range t.bySHA {
+	live := make(map[textID]weak.Pointer[parsedText], len(t.byID)/2)
+	for id, p := range t.byID {
 		if p.Value() != nil {
-			live[sha256] = p
+			live[id] = p
 		}
 	}
-	t.bySHA, t.sweepAt = live, max(2*len(live), minSweepAt)
+	t.byID, t.sweepAt = live, max(2*len(live), minSweepAt)
 }
 
 // is reports whether p, which may be nil, is that very text. Its hash is not enough: whoever

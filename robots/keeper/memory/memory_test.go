@@ -45,7 +45,7 @@ func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
 	entries := make([]*Entry, 1000)
 	var group sync.WaitGroup
 	for i := range entries {
-		group.Go(func() { entries[i] = in.Entry(someOrigin(i), recordOf(i, text)) })
+		group.Go(func() { entries[i] = in.Entry(Key{Origin: someOrigin(i)}, recordOf(i, text)) })
 	}
 	group.Wait()
 	for i, e := range entries {
@@ -56,8 +56,52 @@ func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
 			t.Fatalf("entry %d is of %s", i, e.Record.Origin)
 		}
 	}
-	if other := in.Entry(exampleOrg, recordOf(1, "User-agent: *\nDisallow: /\n")); other.parsed.file.Extent() != robots.Nothing {
+	if other := in.Entry(Key{Origin: exampleOrg}, recordOf(1, "User-agent: *\nDisallow: /\n")); other.parsed.robots.Extent() != robots.Nothing {
 		t.Error("another text is read as the same")
+	}
+}
+
+// One text is two, if it is there as a robots.txt and as a tdmrep.json.
+func TestKindsShareNoText(t *testing.T) {
+	in := new(Texts)
+	rec := recordOf(1, `[{"tdm-reservation":1}]`)
+	robotsTxt, file := in.Entry(Key{Origin: exampleOrg}, rec), in.Entry(Key{exampleOrg, policy.TDMRep}, rec)
+	if robotsTxt.parsed == file.parsed || robotsTxt.parsed.robots == nil || file.parsed.tdmrep.Len() != 1 {
+		t.Errorf("read as %+v and %+v", robotsTxt.parsed, file.parsed)
+	}
+	if again := in.Entry(Key{someOrigin(2), policy.TDMRep}, rec); again.parsed != file.parsed {
+		t.Error("it is read again")
+	}
+	if len(in.byID) != 2 {
+		t.Errorf("%d texts", len(in.byID))
+	}
+	runtime.KeepAlive(robotsTxt)
+}
+
+// Memory holds the files of an origin by themselves.
+func TestKindsAreHeldApart(t *testing.T) {
+	m, err := New(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	in := new(Texts)
+	keys := []Key{{Origin: exampleOrg}, {exampleOrg, policy.TDMRep}}
+	for _, key := range keys {
+		m.Set(in.Entry(key, store.Record{Origin: key.String()}))
+		m.cache.Wait()
+		if n := m.Count(key.Kind); n != 1 {
+			t.Errorf("%v: %d", key, n)
+		}
+	}
+	m.Remove(keys[0])
+	if m.Get(keys[0]) != nil || m.Get(keys[1]) == nil || m.Count(policy.RobotsTxt) != 0 || m.Count(policy.TDMRep) != 1 {
+		t.Error("to remove one is to remove both, or none")
+	}
+	for i, want := range []string{"https://example.org", "https://example.org/.well-known/tdmrep.json"} {
+		if got := keys[i].String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 
@@ -65,12 +109,12 @@ func TestOriginsShareTheTextThatTheyServe(t *testing.T) {
 func TestTextIsKeptOnce(t *testing.T) {
 	in := new(Texts)
 	rec := recordOf(1, "User-agent: *\nDisallow: /private\n")
-	read := func() *parsedText { return &parsedText{slices.Clone(rec.Body), rec.SHA256, robots.Parse(rec.Body)} }
+	read := func() *parsedText { return parse(textID{policy.RobotsTxt, rec.SHA256}, slices.Clone(rec.Body)) }
 	first := in.add(read())
 	if second := in.add(read()); second != first {
 		t.Error("the second is kept, too")
 	}
-	if third := in.parse(rec); third != first {
+	if third := in.parse(policy.RobotsTxt, rec); third != first {
 		t.Error("it is read again")
 	}
 }
@@ -84,9 +128,9 @@ func TestWrongHashSharesNothing(t *testing.T) {
 		in := new(Texts)
 		kept := make([]*Entry, len(order))
 		for i, rec := range order {
-			kept[i] = in.Entry(exampleOrg, rec)
+			kept[i] = in.Entry(Key{Origin: exampleOrg}, rec)
 			want := robots.Parse(rec.Body).Extent()
-			if got := kept[i].parsed.file.Extent(); got != want || string(kept[i].Record.Body) != string(rec.Body) {
+			if got := kept[i].parsed.robots.Extent(); got != want || string(kept[i].Record.Body) != string(rec.Body) {
 				t.Errorf("%q reads as %v, want %v", rec.Body, got, want)
 			}
 		}
@@ -99,17 +143,17 @@ func TestWrongHashSharesNothing(t *testing.T) {
 func TestParsedTextGoesWithItsLastEntry(t *testing.T) {
 	in := new(Texts)
 	rec := recordOf(0, "User-agent: *\nDisallow: /kept\n")
-	kept := in.Entry(exampleOrg, rec)
+	kept := in.Entry(Key{Origin: exampleOrg}, rec)
 	for i := range 20_000 {
-		in.Entry(someOrigin(i), recordOf(i, "User-agent: *\nDisallow: /"+strconv.Itoa(i)+"\n"))
+		in.Entry(Key{Origin: someOrigin(i)}, recordOf(i, "User-agent: *\nDisallow: /"+strconv.Itoa(i)+"\n"))
 		if i%500 == 0 {
 			runtime.GC()
 		}
-		if len(in.bySHA) > 5000 {
-			t.Fatalf("%d texts are held after %d", len(in.bySHA), i)
+		if len(in.byID) > 5000 {
+			t.Fatalf("%d texts are held after %d", len(in.byID), i)
 		}
 	}
-	if again := in.Entry(someOrigin(1), rec); again.parsed != kept.parsed {
+	if again := in.Entry(Key{Origin: someOrigin(1)}, rec); again.parsed != kept.parsed {
 		t.Error("the text that an entry has is read again")
 	}
 }
@@ -120,7 +164,7 @@ func TestEntryIsAssessedOnce(t *testing.T) {
 	short := policy.Defaults()
 	short.MaxTTL = time.Hour
 	long := policy.Defaults()
-	e := new(Texts).Entry(exampleOrg, recordOf(1, "User-agent: *\nDisallow: /private\n"))
+	e := new(Texts).Entry(Key{Origin: exampleOrg}, recordOf(1, "User-agent: *\nDisallow: /private\n"))
 	var times []time.Time
 	for _, edge := range []time.Duration{0, 45 * time.Minute, time.Hour, 18 * time.Hour, 24 * time.Hour} {
 		times = append(times, noon.Add(edge-1), noon.Add(edge), noon.Add(edge+1))
@@ -133,7 +177,7 @@ func TestEntryIsAssessedOnce(t *testing.T) {
 				got, want := e.Assess(opts, now), opts.Assess(e.Record, now)
 				want.Policy.Origin = exampleOrg
 				if want.Policy.Outcome == policy.Rules {
-					want.Policy.File = e.parsed.file
+					want.Policy.File = e.parsed.robots
 				}
 				if !reflect.DeepEqual(*got, want) {
 					t.Fatalf("at %v, after %v:\ngot  %+v\nwant %+v", now, first, *got, want)
@@ -168,16 +212,16 @@ func TestMemoryHoldsHalfItsCeiling(t *testing.T) {
 	texts := new(Texts)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_000 {
-		m.Set(texts.Entry(someOrigin(i), recordOf(i, randomText(random))))
+		m.Set(texts.Entry(Key{Origin: someOrigin(i)}, recordOf(i, randomText(random))))
 		if i%100 == 0 {
 			m.cache.Wait() // it takes no more at once
 		}
 	}
 	m.cache.Wait()
 	if held := heap() - before; held > ceiling/2+1<<20 || held < ceiling/4 {
-		t.Errorf("%d policies take %d KiB", m.Count(), held>>10)
+		t.Errorf("%d policies take %d KiB", m.Count(policy.RobotsTxt), held>>10)
 	} else {
-		t.Logf("%d policies take %d KiB", m.Count(), held>>10)
+		t.Logf("%d policies take %d KiB", m.Count(policy.RobotsTxt), held>>10)
 	}
 }
 
