@@ -26,10 +26,10 @@ func keysCardCommand() *cobra.Command {
 		Short: "Print the Signature Agent Card of a bot",
 		Long: `Print the Signature Agent Card of an identity that signs, as JSON
 (draft-meunier-webbotauth-registry): who the bot is, where its keys are, which product
-token it obeys and how its rate can be controlled. It has what the configuration says and
-nothing else: add what only you know, such as trigger and purpose, and client_id once you
-publish the card. rfc9309-compliance is true if the proxy refuses all that robots.txt
-disallows to this bot; if not, the reasons are on standard error.`,
+token it obeys, what it fetches pages for, and how its rate can be controlled. It has
+what the configuration says and nothing else: add what only you know, such as trigger,
+and client_id once you publish the card. rfc9309-compliance is true if the proxy refuses
+all that robots.txt disallows to this bot; if not, the reasons are on standard error.`,
 		Example: `  robotsproxy keys card --config robotsproxy.yaml
   robotsproxy keys card --config robotsproxy.yaml --identity image-crawler > card.json`,
 		Args: cobra.NoArgs,
@@ -80,6 +80,7 @@ type webBotAuth struct {
 	ExpectedUserAgent string   `json:"expected-user-agent,omitempty"`
 	ProductToken      string   `json:"rfc9309-product-token,omitempty"`
 	Compliance        bool     `json:"rfc9309-compliance"`
+	Purpose           string   `json:"purpose,omitempty"`
 	RateControl       string   `json:"rate-control,omitempty"`
 	KnownURLs         []string `json:"known-urls"`
 }
@@ -94,6 +95,7 @@ func cardOf(cfg config.Config, name string, id *identity.Identity, complies bool
 		WebBotAuth: webBotAuth{
 			ExpectedUserAgent: id.UserAgent,
 			Compliance:        complies,
+			Purpose:           purposeOf(id),
 			RateControl:       rateControl(cfg),
 			KnownURLs:         []string{"/robots.txt"},
 		},
@@ -111,6 +113,15 @@ func cardOf(cfg config.Config, name string, id *identity.Identity, complies bool
 		c.Contacts = []string{"mailto:" + from.Address}
 	}
 	return c
+}
+
+// purposeOf is what the bot declares to do with pages, in the words of robots.txt.
+func purposeOf(id *identity.Identity) string {
+	var purposes []string
+	for _, p := range id.Purposes {
+		purposes = append(purposes, string(p))
+	}
+	return strings.Join(purposes, ", ")
 }
 
 // rateControl says by what a site can slow the bot down.
