@@ -63,11 +63,14 @@ type Config struct {
 	Limits          conns.Limits      `yaml:"limits"`
 	Run             sealed.Options    `yaml:"run"`
 
+	OverridesNeedReason bool `yaml:"overrides_need_reason"` // refuses overrides without a reason
+
 	warnings []Error
 }
 
 // Warnings returns what is valid in the loaded configuration but refuses requests
-// needlessly, or does not do what it says, each with its position and what to write instead.
+// needlessly, does not do what it says or soon will not, each with its position and what to
+// write instead.
 func (c Config) Warnings() []Error { return c.warnings }
 
 // ListenTLS is the section "listen_tls": where the proxy speaks TLS itself, and as whom.
@@ -189,7 +192,7 @@ func (c Config) Validate() error {
 			errs = append(errs, validateSection(keyerr.Item(f.key, i), f.value.Index(i)))
 		}
 	}
-	return errors.Join(append(errs, c.validateNames())...)
+	return errors.Join(append(errs, c.validateNames(), c.validateReasons())...)
 }
 
 func validateSection(key string, v reflect.Value) error {
@@ -211,6 +214,28 @@ func (c Config) validateNames() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validateReasons checks that each override has a reason, if overrides_need_reason says so.
+func (c Config) validateReasons() error {
+	var errs []error
+	for i, o := range c.Overrides {
+		if c.OverridesNeedReason && o.Reason == "" {
+			errs = append(errs, keyerr.New(keyerr.Item("overrides", i)+".reason", `it is missing, and overrides_need_reason is true; write why the override is there, as in reason: "our own site"`))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// warnExpiring joins a warning for each override that has ended, or ends soon.
+func (c Config) warnExpiring(now time.Time) error {
+	var warnings []error
+	for i := range c.Overrides {
+		if warning := c.Overrides[i].Warning(now); warning != "" {
+			warnings = append(warnings, keyerr.New(keyerr.Item("overrides", i)+".expires", "%s", warning))
+		}
+	}
+	return errors.Join(warnings...)
 }
 
 // warnUnread joins a warning for each identity of which something stays undone in tunnels, if

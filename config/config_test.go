@@ -114,6 +114,12 @@ func TestLoad(t *testing.T) {
 		{"default_identity: {user_agent: $CONFIG_TEST_NAME $}", func(c Config) any { return c.DefaultIdentity.UserAgent }, "$CONFIG_TEST_NAME $"},
 		{"default_identity:\n  user_agent: >-\n    A\n    B\n", func(c Config) any { return c.DefaultIdentity.UserAgent }, "A B"},
 		{"default_identity: {product_tokens: [A, B]}", func(c Config) any { return strings.Join(c.DefaultIdentity.ProductTokens, " ") }, "A B"},
+		{"overrides: [{origin: http://a.example, verdict: allow, expires: 2027-01-31, reason: a}]\noverrides_need_reason: true", func(c Config) any {
+			return c.Overrides[0].Expires.String() + " " + c.Overrides[0].Reason
+		}, "2027-01-31 a"},
+		{"overrides:\n- origin: http://a.example\n  verdict: allow\n  expires: 2027-01-31T18:00:00+01:00\n  reason: >-\n    a\n    b\n  by: Ada", func(c Config) any {
+			return c.Overrides[0].Expires.String() + " " + c.Overrides[0].Reason + " " + c.Overrides[0].By
+		}, "2027-01-31T17:00:00Z a b Ada"},
 		{"name: a\r\nlisten: :1\r\n", func(c Config) any { return c.Name + c.Listen }, "a:1"},
 	} {
 		c, err := loadText(t, test.text)
@@ -189,6 +195,13 @@ func TestErrors(t *testing.T) {
 		{"cache: {store: disk}", []string{`FILE:1:16: cache.store: "disk" is none of sqlite, redis, none`}},
 		{"clients: {allow: [10.0.0.0/33, localhost]}", []string{`FILE:1:19: clients.allow[0]: "10.0.0.0/33" is not a network`, `FILE:1:32: clients.allow[1]: "localhost" is not a network`}},
 		{"log: {level: loud, format: text}", []string{`FILE:1:14: log.level: "loud" is none of debug, info, warn, error`, `FILE:1:28: log.format: "text" is none of auto, json, console`}},
+		{"overrides: [{origin: http://a.example, verdict: allow, expires: 2027-02-30}]", []string{`FILE:1:65: overrides[0].expires: "2027-02-30" is neither a date nor a time; write the last day`}},
+		{"overrides: [{origin: http://a.example, verdict: allow, expires: 9999-12-31}]", []string{`FILE:1:65: overrides[0].expires: "9999-12-31" is out of range; write a date from 2000-01-01`}},
+		{"overrides: [{origin: http://a.example, verdict: allow, expires: }]", []string{`FILE:1:56: overrides[0].expires: it has no value`}},
+		{"overrides: [{origin: http://a.example, verdict: allow, reason: \"a\\nb\", by: \"\\e[1m\"}]", []string{`FILE:1:64: overrides[0].reason: "a\nb" has characters that can't be shown`, `FILE:1:76: overrides[0].by: "\x1b[1m" has characters that can't be shown`}},
+		{"overrides: [{origin: http://a.example, verdict: allow, reason: 5}]", []string{`FILE:1:64: overrides[0].reason: 5 is not text`}},
+		{"overrides_need_reason: true\noverrides:\n- {origin: http://a.example, verdict: allow, reason: a}\n- {origin: http://b.example, verdict: allow, reason: ''}\n- origin: http://c.example\n  verdict: allow", []string{
+			"FILE:4:54: overrides[1].reason: it is missing, and overrides_need_reason is true; write why the override is there", "FILE:5:3: overrides[2].reason: it is missing"}},
 		{"name: 1a", []string{`FILE:1:7: name: "1a" is no name`}},
 		{"name: ''", []string{`FILE:1:7: name: "" is no name`}},
 		{"name: naïve", []string{`FILE:1:7: name: "naïve" is no name`}},

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"robotsproxy/internal/keyerr"
 )
@@ -75,7 +76,14 @@ func load(c Config, path string, text []byte, settings []Setting) (Config, error
 		}
 	}
 	if len(d.errs) == 0 {
-		for _, warning := range keyerr.All(errors.Join(keyerr.In("pace", c.Pace.Warnings()), keyerr.In("preferences", c.Preferences.Warnings()), c.warnUnread(), c.warnEmptyDirectory())) {
+		warnings := errors.Join(
+			keyerr.In("pace", c.Pace.Warnings()),
+			keyerr.In("preferences", c.Preferences.Warnings()),
+			c.warnUnread(),
+			c.warnEmptyDirectory(),
+			c.warnExpiring(time.Now()),
+		)
+		for _, warning := range keyerr.All(warnings) {
 			c.warnings = append(c.warnings, faultOf(warning.Key, d.positionOf(warning.Key), warning.Err.Error()))
 		}
 		return c, nil

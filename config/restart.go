@@ -9,7 +9,7 @@ import (
 // values until it is restarted.
 var reloadable = []string{
 	"shutdown_grace", "log.level", "log.decisions", "clients", "listen_tls.cert", "listen_tls.key", "https.mode", "https.passthrough", "https.mixed_tunnel",
-	"identities", "default_identity", "robots", "preferences", "overrides", "pace", "limits.stall_timeout",
+	"identities", "default_identity", "robots", "preferences", "overrides", "overrides_need_reason", "pace", "limits.stall_timeout",
 	"run", // which a running proxy does not use
 }
 

@@ -196,7 +196,7 @@ func (s *Service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 // of the server that failed.
 func (s *Service) Serve(ctx context.Context, stopping func()) error {
 	servers, ctx := errgroup.WithContext(ctx)
-	s.start(servers)
+	s.start(ctx, servers)
 	s.logServing()
 	<-ctx.Done()
 	stopping()
@@ -207,8 +207,9 @@ func (s *Service) Serve(ctx context.Context, stopping func()) error {
 // Close closes what Serve has left open. Callers must not call it while Serve runs.
 func (s *Service) Close() error { return s.engine.Close() }
 
-// start serves in goroutines of the group. From then on the proxy is ready.
-func (s *Service) start(servers *errgroup.Group) {
+// start serves in goroutines of the group, and until ctx ends has the gate warn of overrides.
+// From then on the proxy is ready.
+func (s *Service) start(ctx context.Context, servers *errgroup.Group) {
 	var own []net.Addr
 	for _, d := range s.doors {
 		own = append(own, d.Addr())
@@ -224,6 +225,7 @@ func (s *Service) start(servers *errgroup.Group) {
 	for _, d := range s.doors {
 		servers.Go(func() error { return d.serve(d.Listener) })
 	}
+	servers.Go(func() error { s.gate.WarnOfOverrides(ctx); return nil })
 	s.ready.Store(true)
 }
 

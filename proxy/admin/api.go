@@ -30,6 +30,7 @@ func (a *Admin) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/decisions/stream": a.stream,
 		"GET /api/v1/activity":         a.activity,
 		"GET /api/v1/identities":       a.identities,
+		"GET /api/v1/overrides":        a.overrides,
 		"POST /api/v1/reload":          a.reload,
 		"GET /api/v1/openapi.json":     description,
 	}

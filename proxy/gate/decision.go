@@ -48,6 +48,9 @@ type Decision struct {
 	DurationMS   float64    `json:"duration_ms"`
 	WaitMS       float64    `json:"wait_ms"`
 	Error        string     `json:"error,omitempty"` // why the origin gave no response, or only a part of it
+
+	OverrideReason string `json:"override_reason,omitempty"` // of the override that decided
+	OverrideBy     string `json:"override_by,omitempty"`
 }
 
 // Watch calls do with every decision from now on, until stop is called. Many goroutines call
@@ -150,6 +153,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 		DurationMS:   milliseconds(took),
 		WaitMS:       milliseconds(a.waited),
 	}
+	d.OverrideReason, d.OverrideBy = a.OverrideReason, a.OverrideBy
 	if a.signed != "" {
 		d.Signed = a.signed[:shortKeyID]
 	}
@@ -199,6 +203,12 @@ func (r *recorder) write(d *Decision) {
 	}
 	if d.RobotsSHA256 != "" {
 		line.Str("robots_sha256", d.RobotsSHA256)
+	}
+	if d.OverrideReason != "" {
+		line.Str("override_reason", d.OverrideReason)
+	}
+	if d.OverrideBy != "" {
+		line.Str("override_by", d.OverrideBy)
 	}
 	if d.Signed != "" {
 		line.Str("signed", d.Signed)

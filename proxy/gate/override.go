@@ -1,12 +1,18 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
@@ -18,6 +24,12 @@ type Override struct {
 	Origin     identity.OriginGlob `yaml:"origin"`
 	Verdict    Action              `yaml:"verdict"`
 	RobotsFile string              `yaml:"robots_file,path"`
+
+	// Reason says why the override is there, and By who answers for it. Refused clients, the
+	// log and the API show both.
+	Reason  string `yaml:"reason"`
+	By      string `yaml:"by"`
+	Expires Expiry `yaml:"expires"`
 
 	file *robots.File // what RobotsFile holds
 }
@@ -36,6 +48,46 @@ func (a *Action) UnmarshalText(text []byte) error {
 	return enum.Unmarshal(a, text, Allow, Disallow)
 }
 
+// Expiry is the moment from which an override no longer applies. The zero Expiry never comes.
+type Expiry struct{ end time.Time }
+
+// UnmarshalText reads a full-date of RFC 3339, which lasts to the end of that day in UTC, or a
+// date-time.
+func (e *Expiry) UnmarshalText(text []byte) error {
+	end, err := time.Parse(time.DateOnly, string(text))
+	if err == nil {
+		end = end.AddDate(0, 0, 1)
+	} else if end, err = time.Parse(time.RFC3339, string(text)); err != nil {
+		return fmt.Errorf("%q is neither a date nor a time; write the last day on which the override applies (UTC), as in 2027-01-31, or a time, as in 2027-01-31T18:00:00Z", text)
+	}
+	if end = end.UTC(); end.Year() < 2000 || end.Year() > 9999 { // JSON has no later years
+		return fmt.Errorf("%q is out of range; write a date from 2000-01-01 to 9999-12-30, or remove the key for an override without end", text)
+	}
+	e.end = end
+	return nil
+}
+
+// String returns the last day on which the override applies, or the time at which it ends if
+// that is within a day.
+func (e Expiry) String() string {
+	if e.end.Equal(e.end.Truncate(24 * time.Hour)) {
+		return e.end.AddDate(0, 0, -1).Format(time.DateOnly)
+	}
+	return e.end.Format(time.RFC3339)
+}
+
+// Time returns the moment in UTC; zero if it never comes.
+func (e Expiry) Time() time.Time { return e.end }
+
+// passed reports whether the moment has come.
+func (e Expiry) passed(now time.Time) bool { return !e.end.IsZero() && !now.Before(e.end) }
+
+// How long an override's texts may be, in characters.
+const (
+	maxOverrideReason = 500
+	maxOverrideBy     = 100
+)
+
 // Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Override) Validate() error {
 	var errs []error
@@ -52,7 +104,68 @@ func (o Override) Validate() error {
 			errs = append(errs, keyerr.New("robots_file", "%w; name a robots.txt that can be read", err))
 		}
 	}
+	errs = append(errs, validateText("reason", o.Reason, maxOverrideReason), validateText("by", o.By, maxOverrideBy))
 	return errors.Join(errs...)
+}
+
+// validateText checks a text that logs, pages and terminals show as it is.
+func validateText(key, text string, maxLength int) error {
+	switch length := utf8.RuneCountInString(text); {
+	case length > maxLength:
+		return keyerr.New(key, "it has %d characters; write %d at most", length, maxLength)
+	case printable.Line(text) != text:
+		return keyerr.New(key, "%q has characters that can't be shown; write plain text on one line (>- in place of | or > makes one of several)", text)
+	case text != "" && strings.TrimSpace(text) == "":
+		return keyerr.New(key, "it is blank; write a text, or remove the key")
+	}
+	return nil
+}
+
+// warnBeforeExpiry is how long before its end an override has a warning.
+const warnBeforeExpiry = 7 * 24 * time.Hour
+
+// Warning says that the override has ended, or ends within a week, and what to do. It is "" if
+// neither is so.
+func (o *Override) Warning(now time.Time) string {
+	switch {
+	case o.Expires.passed(now):
+		return fmt.Sprintf("the override of %s applied until %s and no longer does; write a later date, or remove the override", o.Origin, o.Expires)
+	case o.Expires.passed(now.Add(warnBeforeExpiry)):
+		return fmt.Sprintf("the override of %s applies until %s only; write a later date if it is to stay", o.Origin, o.Expires)
+	}
+	return ""
+}
+
+// Overrides yields the present overrides in the order in which they are tried, also those that
+// have ended. Callers must not change them.
+func (g *Gate) Overrides() iter.Seq[*Override] {
+	overrides := g.settings.Load().Overrides
+	return func(yield func(*Override) bool) {
+		for i := range overrides {
+			if !yield(&overrides[i]) {
+				return
+			}
+		}
+	}
+}
+
+// WarnOfOverrides logs the warnings of all overrides once a day, first in a day, until ctx
+// ends.
+func (g *Gate) WarnOfOverrides(ctx context.Context) {
+	daily := time.NewTicker(24 * time.Hour)
+	defer daily.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-daily.C:
+		}
+		for o := range g.Overrides() {
+			if warning := o.Warning(g.now()); warning != "" {
+				g.recorder.log.Warn().Msg(warning)
+			}
+		}
+	}
 }
 
 // load reads the robots_file, up to maxBytes, as a live robots.txt is read.
@@ -76,6 +189,7 @@ func (o *Override) load(maxBytes int64) error {
 // override judges by an override. Its robots_file is matched like any robots.txt.
 func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
 	v.source = o.RobotsFile
+	v.OverrideReason, v.OverrideBy, v.ExpiresAt = o.Reason, o.By, o.Expires.end
 	switch {
 	case o.Verdict == Allow, o.file != nil && target.IsRobotsTxt():
 		v.Judgment = Allowed
@@ -86,4 +200,24 @@ func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
 		v.Reason = Overridden
 	}
 	v.RobotsURL = ""
+}
+
+// overrideGrounds says by whom an override is, until when it applies and why, as far as the
+// configuration says so.
+func (v *Verdict) overrideGrounds() string {
+	var words []string
+	if v.OverrideBy != "" {
+		words = append(words, "by "+v.OverrideBy)
+	}
+	if !v.ExpiresAt.IsZero() {
+		words = append(words, "until "+Expiry{v.ExpiresAt}.String())
+	}
+	grounds := ""
+	if len(words) > 0 {
+		grounds = ", " + strings.Join(words, " ")
+	}
+	if v.OverrideReason != "" {
+		grounds += ": " + v.OverrideReason
+	}
+	return grounds
 }

@@ -110,9 +110,9 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
 	case Overridden:
 		if v.Rule != "" {
-			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s", v.Rule, v.Line, v.source, v.Origin, v.servedForm())
+			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s%s", v.Rule, v.Line, v.source, v.Origin, v.servedForm(), v.overrideGrounds())
 		}
-		return fmt.Sprintf("the operator's own word on %s", v.Origin)
+		return fmt.Sprintf("the operator's own word on %s%s", v.Origin, v.overrideGrounds())
 	case Exempt:
 		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
 	}
@@ -135,8 +135,8 @@ func (d *Decision) Why() string {
 		return "its turn would have come after pace.max_wait"
 	case d.Rule != "":
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
-	case d.Cause != "":
-		return fmt.Sprintf("%s (%s)", d.Reason.Phrase(), d.Cause)
+	case cmp.Or(d.Cause, d.OverrideReason) != "":
+		return fmt.Sprintf("%s (%s)", d.Reason.Phrase(), cmp.Or(d.Cause, d.OverrideReason))
 	}
 	return d.Reason.Phrase()
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"robotsproxy/internal/enum"
 	"robotsproxy/proxy/identity"
@@ -13,7 +14,7 @@ import (
 // settings replace them as a whole.
 type Settings struct {
 	Identities identity.Table
-	Overrides  []Override // the first that matches an origin counts
+	Overrides  []Override // the first that matches an origin and has not ended counts
 	MaxBytes   int64      // how much of an override's robots_file is read; 0: the default
 	LogFilter  LogFilter  // which requests the log shows
 
@@ -39,10 +40,11 @@ func (s Settings) load() (_ *Settings, err error) {
 	return &s, nil
 }
 
-// overrideFor returns the first override that matches an origin; nil if none does.
-func (s *Settings) overrideFor(origin string) *Override {
+// overrideFor returns the first override that matches an origin and has not ended; nil if none
+// does.
+func (s *Settings) overrideFor(origin string, now time.Time) *Override {
 	for i := range s.Overrides {
-		if o := &s.Overrides[i]; o.Origin.Match(origin) {
+		if o := &s.Overrides[i]; o.Origin.Match(origin) && !o.Expires.passed(now) {
 			return o
 		}
 	}

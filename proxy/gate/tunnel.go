@@ -62,6 +62,7 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 func (a *Admission) Misdirected() {
 	if a.mode != identity.Off {
 		a.Reason, a.Judgment, a.Rule, a.Line = OpaqueTunnel, Disallowed, "", 0
+		a.OverrideReason, a.OverrideBy = "", ""
 	}
 }
 

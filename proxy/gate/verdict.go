@@ -32,6 +32,11 @@ type Verdict struct {
 	CrawlDelay   *float64  `json:"crawl_delay,omitempty"` // in seconds
 	Sitemaps     []string  `json:"sitemaps,omitempty"`
 
+	// OverrideReason and OverrideBy are those of the override that decided. ExpiresAt is then
+	// when the override ends.
+	OverrideReason string `json:"override_reason,omitempty"`
+	OverrideBy     string `json:"override_by,omitempty"`
+
 	// Cause says why the robots.txt is unreachable, NextTry when it will be fetched again.
 	Cause   string    `json:"-"`
 	NextTry time.Time `json:"-"`

@@ -32,6 +32,9 @@ func (g *Glob) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// String returns the pattern in lower case, a host in its normal form.
+func (g Glob) String() string { return g.text }
+
 // Match reports whether the glob matches all of s.
 func (g Glob) Match(s string) bool {
 	return g.pattern != nil && g.pattern.Match(strings.ToLower(s))

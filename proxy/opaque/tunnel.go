@@ -98,7 +98,7 @@ const (
 	rejudgePause = 50 * time.Millisecond
 )
 
-// judgeAgain judges a tunnel again whenever the policy that admitted it expires, and at
+// judgeAgain judges a tunnel again whenever the policy or override that admitted it expires, and at
 // least every rejudgeEvery, until ctx ends. It calls end when the tunnel may no longer pass or
 // would have to be read. Callers must call stop.
 func (t *Tunnel) judgeAgain(ctx context.Context, end func(cause error)) (stop func() bool) {
