@@ -137,7 +137,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	d := describe(t)
 	key, _ := signingKey(t, 1)
-	w := start(t, fmt.Sprintf(`identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report, sign: {keys: [%s], agent: "https://bot.example.org", http: true}}]`, key))
+	w := start(t, fmt.Sprintf(`identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report, sign: {keys: [%s], agent: "https://bot.example.org", http: true}}]
+overrides:
+  - {origin: "https://own.example", verdict: allow, reason: our own, by: Ada, expires: 2026-01-31}
+  - {origin: "http://own.example", verdict: disallow, reason: our own, by: Ada, expires: 9999-12-30}`, key))
 	var text atomic.Value
 	text.Store("User-agent: *\nDisallow: /a\nCrawl-delay: 0\nSitemap: /map\n")
 	o := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)
@@ -147,7 +150,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	w.curl(o.URL + "/a")
 	w.send("DELETE", "/api/v1/policy"+origin)
 	text.Store("User-agent: *\nDisallow: /a\n\nUser-agent: robot\nDisallow:\n")
-	for _, page := range []string{o.URL + "/a", o.URL + "/b", none.URL + "/", "http://" + deadAddress + "/"} {
+	for _, page := range []string{o.URL + "/a", o.URL + "/b", none.URL + "/", "http://" + deadAddress + "/", "http://own.example/"} {
 		w.curl(page)
 		w.curl("-A", "Robot", page)
 		page := "?url=" + url.QueryEscape(page)
@@ -169,7 +172,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	d.want(w, 200, "GET", "/api/v1/policy?origin=http://"+deadAddress)
 	d.want(w, 200, "GET", "/api/v1/history?origin=http://"+deadAddress)
-	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "openapi.json"} {
+	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "overrides", "openapi.json"} {
 		d.want(w, 200, "GET", "/api/v1/"+path)
 	}
 	d.want(w, 204, "DELETE", "/api/v1/policy"+origin)

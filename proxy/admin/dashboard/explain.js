@@ -67,6 +67,8 @@ function answer(v, mode, lines) {
     ["robots.txt", v.robots_url && el("code", {}, foreign(v.robots_url, 300))],
     ["Its status", v.robots_status],
     ["Fetched", v.fetched_at && date(v.fetched_at)],
+    ["Override by", v.override_by && foreign(v.override_by, 100)],
+    ["Its reason", v.override_reason && foreign(v.override_reason, 500)],
     ["Expires", v.expires_at && date(v.expires_at)],
   ]);
   return el("div", { class: `panel answer ${kind}` },

@@ -12,6 +12,7 @@ const few = 20; // rows that fade in; more would keep the browser busy
 const flushEvery = 500; // ms
 const drawEvery = 10_000; // ms
 const retryEvery = 3000; // ms
+const warnEvery = 60_000; // ms
 
 let decisions = []; // the newest first
 let arrived = []; // not shown yet, the oldest first
@@ -20,7 +21,7 @@ let paused = false;
 let state = "connecting"; // of the stream
 let open = false; // the view is shown
 let last = ""; // the ID of the last decision received
-let source = null, retry, flushing, drawing;
+let source = null, retry, flushing, drawing, warning;
 
 export function start() {
   chart.start();
@@ -52,8 +53,10 @@ function enter() {
   connect();
   drawActivity();
   listIdentities();
+  warn();
   flushing = setInterval(flush, flushEvery);
   drawing = setInterval(drawActivity, drawEvery);
+  warning = setInterval(warn, warnEvery);
 }
 
 function leave() {
@@ -61,6 +64,7 @@ function leave() {
   clearTimeout(retry);
   clearInterval(flushing);
   clearInterval(drawing);
+  clearInterval(warning);
 }
 
 async function drawActivity() {
@@ -70,6 +74,19 @@ async function drawActivity() {
   } catch (problem) {
     tell(byId("activity-notice"), problem, drawActivity);
   }
+}
+
+// warn shows which overrides have ended or end soon.
+async function warn() {
+  let warnings;
+  try {
+    warnings = (await get("overrides")).overrides.map((o) => o.warning).filter(Boolean);
+  } catch {
+    return; // the activity tells that the API does not answer
+  }
+  const place = byId("overrides-notice");
+  fill(place, el("ul", {}, warnings.map((text) => el("li", {}, foreign(text, 600)))));
+  place.hidden = warnings.length === 0;
 }
 
 async function listIdentities() {
