@@ -14,6 +14,8 @@ import (
 	"robotsproxy/internal/printable"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/tdmrep"
 )
 
 func historyCommand() *cobra.Command {
@@ -22,9 +24,11 @@ func historyCommand() *cobra.Command {
 		Short: "Show the distinct robots.txt versions seen for an origin",
 		Long: `Show the distinct robots.txt versions seen for an origin, the newest first, with
 the times between which each was seen and what it changed. ORIGIN is
-scheme://host[:port], or any URL there. The command contacts no site. Exit code: 0
+scheme://host[:port], or any URL there; that of /.well-known/tdmrep.json stands for
+the versions of this file instead. The command contacts no site. Exit code: 0
 there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 		Example: `  robotsproxy history https://example.com
+  robotsproxy history https://example.com/.well-known/tdmrep.json
   robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -41,12 +45,12 @@ there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is ba
 		if err != nil {
 			return err
 		}
-		history, err := readHistory(cmd.Context(), cfg, target.Origin, cmd.ErrOrStderr())
+		history, err := readHistory(cmd.Context(), cfg, target, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		if len(history.Versions) == 0 {
-			return fmt.Errorf("%[1]s has given no robots.txt yet; robotsproxy check %[1]s/ fetches it; for the history that another robotsproxy keeps, name its folder with --data-dir", history.Origin)
+			return noHistory(history.Kind, target.Origin)
 		}
 		if *asJSON {
 			return printJSON(cmd.OutOrStdout(), history)
@@ -56,13 +60,25 @@ there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is ba
 	return cmd
 }
 
-func readHistory(ctx context.Context, cfg config.Config, origin robots.Origin, stderr io.Writer) (keeper.History, error) {
+func noHistory(kind policy.Kind, origin robots.Origin) error {
+	fetching := "robotsproxy check " + origin.String() + "/ fetches it"
+	if kind == policy.TDMRep {
+		fetching = "it is fetched for bots that declare the purpose ai-input or ai-train"
+	}
+	return fmt.Errorf("%s has given no %s yet; %s; for the history that another robotsproxy keeps, name its folder with --data-dir", origin, kind, fetching)
+}
+
+func readHistory(ctx context.Context, cfg config.Config, target robots.Target, stderr io.Writer) (keeper.History, error) {
 	e, err := engine.Open(ctx, cfg, true, stderr)
 	if err != nil {
 		return keeper.History{}, err
 	}
 	defer e.Close()
-	return e.Keeper().History(ctx, origin)
+	files := e.Keeper().Files
+	if target.Path == tdmrep.Path {
+		files = e.Keeper().TDMRep
+	}
+	return files.History(ctx, target.Origin)
 }
 
 // printHistory prints each version as a diff against the one before it, and the oldest
@@ -81,7 +97,7 @@ func printHistory(w io.Writer, h keeper.History) error {
 		}
 		sum := v.SHA256
 		if sum == "" {
-			sum = "no robots.txt"
+			sum = "no " + h.Kind.String()
 		}
 		_, err := fmt.Fprintf(w, "\nseen %s to %s  status %d  %s\n%s",
 			v.FirstSeen.Format(time.RFC3339), v.LastSeen.Format(time.RFC3339), v.Status, sum, printable.Text(content))

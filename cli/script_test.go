@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -14,11 +15,16 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"robotsproxy/proxy/seal"
+	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/sqlitestore"
+	"robotsproxy/robots/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +50,8 @@ func (s suite) Run() int {
 //	exits CODE COMMAND…   the command ends with that exit code
 //	fetched N             $SITE has been asked N times for its robots.txt
 //	serves STATUS|TEXT    what $SITE answers from now on; TEXT as in a Go string
+//	gave URL TEXT…        the data directory "data" gets the texts of a file, as if fetched
+//	                      an hour after each other; TEXT as in a Go string
 //
 // and the variables SITE, a web site whose robots.txt is in testdata/robots;
 // DOWN, one that refuses connections; and TAKEN, an address that is in use.
@@ -74,6 +82,7 @@ func scripts(sealed bool, which testscript.Params) testscript.Params {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"fetched": fetched,
+			"gave":    gave,
 			"serves":  serves,
 		},
 		Setup: func(env *testscript.Env) error {
@@ -158,6 +167,22 @@ func fetched(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got := strconv.Itoa(int(ts.Value(scriptSiteKey{}).(*scriptSite).fetches.Load())); got != args[0] {
 		ts.Fatalf("robots.txt was fetched %s times, want %s", got, args[0])
+	}
+}
+
+func gave(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: gave URL TEXT...")
+	}
+	s, err := sqlitestore.Open(context.Background(), store.Defaults(), ts.MkAbs("data"), zerolog.Nop())
+	ts.Check(err)
+	defer s.Close()
+	texts := args[1:]
+	for i, text := range texts {
+		text, err := strconv.Unquote(`"` + text + `"`)
+		ts.Check(err)
+		at := time.Now().Truncate(time.Second).Add(time.Duration(i-len(texts)) * time.Hour)
+		ts.Check(s.Put(context.Background(), storetest.TextRecord(args[0], text, at)))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/shortage"
 	"robotsproxy/robots"
+	"robotsproxy/robots/tdmrep"
 )
 
 // A Request says whose file to fetch, and in whose name. A fetch states what the operator
@@ -210,6 +211,9 @@ func (v *visit) ask(agent string) (Result, error) {
 	case MeansFile:
 		if got.Body, err = readBody(resp, v.req.Path, v.Options.MaxBytes); err != nil {
 			return got, err
+		}
+		if v.req.Path == tdmrep.Path && len(got.Body) == 0 {
+			got.Cause = "the answer is no tdmrep.json"
 		}
 		sum := sha256.Sum256(got.Body)
 		got.SHA256 = hex.EncodeToString(sum[:])

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"robotsproxy/robots"
+	"robotsproxy/robots/tdmrep"
 )
 
 var exampleOrg = robots.Origin{Scheme: "https", Host: "example.org", Port: "443"}
@@ -392,6 +393,42 @@ func gzipped(text string) string {
 	io.WriteString(w, text)
 	w.Close()
 	return b.String()
+}
+
+// A tdmrep.json counts as a whole or not at all, and what is none of it has no text.
+func TestFetchOfTDMRep(t *testing.T) {
+	opts := with(func(o *Options) { o.MaxBytes = 100 })
+	rules := `[{"location":"/","tdm-reservation":1}]`
+	for _, test := range []struct {
+		name, body, encoding string
+		want                 Result
+	}{
+		{"all", rules, "", Result{Meaning: MeansFile, Body: []byte(rules)}},
+		{"gzip", gzipped(rules), "gzip", Result{Meaning: MeansFile, Body: []byte(rules)}},
+		{"HTML", "<html>" + strings.Repeat("y", 200), "", Result{Meaning: MeansFile, Cause: "the answer is no tdmrep.json"}},
+		{"nothing", "", "", Result{Meaning: MeansFile, Cause: "the answer is no tdmrep.json"}},
+		{"too long", rules + strings.Repeat(" ", 100), "", Result{Meaning: MeansUnreachable, Cause: "a tdmrep.json of more than 100 octets"}},
+		{"bomb", gzipped("[" + strings.Repeat(" ", 64<<20)), "gzip", Result{Meaning: MeansUnreachable, Cause: "a tdmrep.json of more than 100 octets"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.RequestURI != tdmrep.Path {
+					t.Errorf("asked for %s", r.RequestURI)
+				}
+				if test.encoding != "" {
+					w.Header().Set("Content-Encoding", test.encoding)
+				}
+				io.WriteString(w, test.body)
+			})
+			got, err := newFetcher(opts).Fetch(t.Context(), Request{Origin: originOf(t, address), Path: tdmrep.Path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Meaning != test.want.Meaning || string(got.Body) != string(test.want.Body) || got.Cause != test.want.Cause || (got.SHA256 != "") != (got.Meaning == MeansFile) {
+				t.Errorf("got %s (%s) and %q, want %s (%s) and %q", got.Meaning, got.Cause, got.Body, test.want.Meaning, test.want.Cause, test.want.Body)
+			}
+		})
+	}
 }
 
 func TestFetchReadsUpToMaxBytes(t *testing.T) {

@@ -10,13 +10,15 @@ import (
 
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper/memory"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/store"
 )
 
 // A History holds the distinct answers of an origin over time, the newest first.
 type History struct {
-	Origin   string    `json:"origin"` // or, of a tdmrep.json, its URL
-	Versions []Version `json:"versions"`
+	Kind     policy.Kind `json:"-"`      // of the file
+	Origin   string      `json:"origin"` // or, of a tdmrep.json, its URL
+	Versions []Version   `json:"versions"`
 }
 
 // A Version is one answer, with the first and the last time that it was given.
@@ -32,7 +34,7 @@ type Version struct {
 // History returns the history of an origin's file. It has no versions if the origin has
 // never answered. The error is that of the store.
 func (fs Files) History(ctx context.Context, origin robots.Origin) (History, error) {
-	h := History{Origin: memory.Key{Origin: origin, Kind: fs.kind}.String()}
+	h := History{Kind: fs.kind, Origin: memory.Key{Origin: origin, Kind: fs.kind}.String()}
 	versions, err := fs.keeper.store.Versions(ctx, h.Origin)
 	if err != nil {
 		return h, err
