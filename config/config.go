@@ -257,7 +257,7 @@ func (c Config) warnUnread() error {
 			warnings = append(warnings, keyerr.New(section+".sign", "%s, so no request in a tunnel is signed for the identity %s; have tunnels read (https.mode: when_needed), or remove sign", unread, name))
 		}
 		if refuses && len(id.Purposes) > 0 {
-			warnings = append(warnings, keyerr.New(section+".purposes", "%s, so no response in a tunnel is refused to the identity %s; have tunnels read (https.mode: when_needed), or write preferences.response: record", unread, name))
+			warnings = append(warnings, keyerr.New(section+".purposes", "%s, so what responses in a tunnel say cannot be heeded, and https.mixed_tunnel decides on all tunnels of the identity %s; have tunnels read (https.mode: when_needed), or write preferences.response: record", unread, name))
 		}
 	}
 	for i := range c.Identities {

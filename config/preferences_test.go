@@ -61,7 +61,7 @@ func TestWarningsOfPreferences(t *testing.T) {
 	for text, want := range map[string]string{
 		"preferences: {response: refuse}":                                                          "FILE:1:25: preferences.response: no response is refused in mode report",
 		"preferences: {mode: enforce, response: refuse, sources: [tdmrep]}":                        "FILE:1:40: preferences.response: no response is refused, because sources does not name response",
-		"preferences: {mode: enforce, response: refuse}" + declares + "https: {mode: tunnel}":      "FILE:2:30: default_identity.purposes: https.mode is tunnel, so no response in a tunnel is refused to the identity default",
+		"preferences: {mode: enforce, response: refuse}" + declares + "https: {mode: tunnel}":      "FILE:2:30: default_identity.purposes: https.mode is tunnel, so what responses in a tunnel say cannot be heeded, and https.mixed_tunnel decides on all tunnels of the identity default",
 		"preferences: {mode: enforce, response: refuse}" + declares + "https: {mode: when_needed}": "",
 		"preferences: {mode: enforce, response: refuse}" + "\nhttps: {mode: tunnel}":               "",
 		"preferences: {mode: enforce}" + declares + "https: {mode: tunnel}":                        "",

@@ -46,7 +46,7 @@ func Refusal(v *gate.Verdict, now time.Time) Answer {
 		Verdict: v,
 		Header:  http.Header{},
 	}
-	if v.Reason != gate.Overridden {
+	if v.Reason != gate.Overridden && v.Reason != gate.ByPreference {
 		a.Details = "robots.txt: " + a.Details
 	}
 	if v.Reason == gate.Unreachable && !v.NextTry.IsZero() {

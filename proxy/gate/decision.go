@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sign"
+	"robotsproxy/robots/preference"
 )
 
 // maxText bounds, in octets, each text of a Decision that a client or a site wrote. RFC 9110
@@ -51,6 +53,10 @@ type Decision struct {
 
 	OverrideReason string `json:"override_reason,omitempty"` // of the override that decided
 	OverrideBy     string `json:"override_by,omitempty"`
+
+	Preference     string `json:"preference,omitempty"`      // see [Verdict]
+	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt
+	WouldRefuse    bool   `json:"would_refuse,omitempty"`
 }
 
 // Watch calls do with every decision from now on, until stop is called. Many goroutines call
@@ -73,6 +79,7 @@ type recorder struct {
 	log      zerolog.Logger
 	requests *prometheus.CounterVec
 	signed   *prometheus.CounterVec
+	spared   *prometheus.CounterVec
 	duration prometheus.Histogram
 
 	mu       sync.Mutex // held while watchers is replaced
@@ -90,6 +97,10 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 			Name: "robotsproxy_signed_total",
 			Help: "Requests of clients that were signed, by the form of Signature-Agent.",
 		}, []string{"form"}),
+		spared: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_would_refuse_total",
+			Help: "Requests let through that a site's preference would refuse in preferences.mode enforce, by where the site states it; tunnel: in one that is not read.",
+		}, []string{"identity", "source"}),
 		duration: promauto.With(metrics).NewHistogram(prometheus.HistogramOpts{
 			Name:    "robotsproxy_request_duration_seconds",
 			Help:    "From a request's header to the end of its response.",
@@ -98,11 +109,18 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 	}
 }
 
-// expect creates the count of every identity, verdict and reason at 0, and if any identity
-// signs, that of every form. If a series began with its first request, its rate would not show
+// expect creates the count of every identity, verdict and reason at 0. It does so for every form
+// of signature if any identity signs, and for every source that counts for those that
+// declare purposes. If a series began with its first request, its rate would not show
 // that request.
-func (r *recorder) expect(identities iter.Seq2[string, *identity.Identity]) {
+func (r *recorder) expect(identities iter.Seq2[string, *identity.Identity], sources []preference.Source) {
 	for name, id := range identities {
+		if declares(id) {
+			for _, source := range sources {
+				r.spared.WithLabelValues(name, string(source))
+			}
+			r.spared.WithLabelValues(name, string(OpaqueTunnel))
+		}
 		if id.Signs() {
 			r.signed.WithLabelValues(sign.Dictionary.String())
 			r.signed.WithLabelValues(sign.String.String())
@@ -131,6 +149,9 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 	now := a.gate.now()
 	took := now.Sub(a.asked)
 	r.requests.WithLabelValues(a.Identity, string(a.Judgment), string(a.Reason)).Inc()
+	if a.WouldRefuse {
+		r.spared.WithLabelValues(a.Identity, cmp.Or(string(a.preferred), string(OpaqueTunnel))).Inc()
+	}
 	r.duration.Observe(took.Seconds())
 
 	d := Decision{
@@ -153,6 +174,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 		DurationMS:   milliseconds(took),
 		WaitMS:       milliseconds(a.waited),
 	}
+	d.Preference, d.PreferenceLine, d.WouldRefuse = printable.Cut(a.Preference, maxText), a.PreferenceLine, a.WouldRefuse
 	d.OverrideReason, d.OverrideBy = a.OverrideReason, a.OverrideBy
 	if a.signed != "" {
 		d.Signed = a.signed[:shortKeyID]
@@ -175,7 +197,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 	case LogNone:
 		return
 	case LogRefused:
-		if a.Judgment == Allowed && !d.Refused {
+		if a.Judgment == Allowed && !d.Refused && !d.WouldRefuse {
 			return
 		}
 	}
@@ -197,6 +219,15 @@ func (r *recorder) write(d *Decision) {
 	}
 	if d.Rule != "" {
 		line.Str("rule", d.Rule).Int("line", d.Line)
+	}
+	if d.Preference != "" {
+		line.Str("preference", d.Preference)
+	}
+	if d.PreferenceLine > 0 {
+		line.Int("preference_line", d.PreferenceLine)
+	}
+	if d.WouldRefuse {
+		line.Bool("would_refuse", true)
 	}
 	if d.Cause != "" {
 		line.Str("cause", d.Cause)

@@ -21,6 +21,7 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
 )
 
 // Policies returns what an origin allows now. If it has to fetch a robots.txt for that, it
@@ -64,7 +65,7 @@ func (g *Gate) SetSettings(settings Settings) error {
 }
 
 func (g *Gate) use(settings *Settings) {
-	g.recorder.expect(settings.Identities.All())
+	g.recorder.expect(settings.Identities.All(), settings.Preferences.Sources)
 	g.settings.Store(settings)
 }
 
@@ -73,10 +74,13 @@ type Ask struct {
 	Target robots.Target
 
 	identity.Asker
-	// Identity and Agents are for questions on a bot's behalf. Identity names the identity
+	// Identity, Agents and Use are for questions on a bot's behalf. Identity names the identity
 	// to judge as; "" means that of the asker. Agents replace its product tokens.
 	Identity string
 	Agents   []string
+	// Use replaces what the identity declares: purposes if it names any, and the use of
+	// content if it names one.
+	Use preference.Use
 
 	Method string
 	Door   Door // by which the request came
@@ -123,6 +127,7 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	v.Judgment = Disallowed
 	v.mode, v.strict = id.Mode, settings.StrictPaths
 	v.at = time.Duration(now.Unix()%secondsPerDay) * time.Second
+	v.declare(settings, id, ask)
 	if o := settings.overrideFor(v.Origin, now); o != nil {
 		v.override(o, tokens, ask.Target)
 		return id, nil

@@ -289,6 +289,7 @@ robotsproxy_requests_total{identity="default",reason="no_group",verdict="allowed
 robotsproxy_requests_total{identity="default",reason="no_rule",verdict="allowed"} 1
 robotsproxy_requests_total{identity="default",reason="override",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="override",verdict="disallowed"} 0
+robotsproxy_requests_total{identity="default",reason="preference",verdict="disallowed"} 0
 robotsproxy_requests_total{identity="default",reason="robots_txt",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="rule",verdict="allowed"} 0
 robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"} 2

@@ -190,13 +190,17 @@ func (o *Override) load(maxBytes int64) error {
 func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
 	v.source = o.RobotsFile
 	v.OverrideReason, v.OverrideBy, v.ExpiresAt = o.Reason, o.By, o.Expires.end
+	v.heeded &= ofRobotsTxt // the site is not asked, but the operator's own file is
+	if o.file == nil {
+		v.heeded = 0
+	}
 	switch {
 	case o.Verdict == Allow, o.file != nil && target.IsRobotsTxt():
 		v.Judgment = Allowed
 	case o.file != nil:
 		v.match(o.file, tokens, target.Path)
 	}
-	if v.Reason != TooCostly {
+	if v.Reason != TooCostly && v.Reason != ByPreference {
 		v.Reason = Overridden
 	}
 	v.RobotsURL = ""

@@ -7,7 +7,9 @@ import (
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/robots"
 	"robotsproxy/robots/preference"
+	"robotsproxy/robots/urlpath"
 )
 
 // Preferences is the section "preferences" of a configuration: what comes of what sites say
@@ -70,4 +72,77 @@ func (p Preferences) Warnings() error {
 // RefusesResponses reports whether a response may be refused for its own fields.
 func (p *Preferences) RefusesResponses() bool {
 	return p.Mode == identity.Enforce && p.Response == Refuse && slices.Contains(p.Sources, preference.Response)
+}
+
+// heeded are the sources that count.
+func (p *Preferences) heeded() preference.Sources {
+	if p.Mode == identity.Off {
+		return 0
+	}
+	return preference.SourcesOf(p.Sources...)
+}
+
+// ofRobotsTxt are the sources that are lines of a robots.txt.
+var ofRobotsTxt = preference.SourcesOf(preference.ContentSignal, preference.ContentUsage)
+
+// use is what the bot of an ask declares to do with pages.
+func (ask *Ask) use(id *identity.Identity) preference.Use {
+	use := id.Use()
+	if ask.Use.Purposes != 0 {
+		use.Purposes = ask.Use.Purposes
+	}
+	if ask.Use.Content != "" {
+		use.Content = ask.Use.Content
+	}
+	return use
+}
+
+// declare notes what the bot declares, unless no preference can concern the ask.
+func (v *Verdict) declare(settings *Settings, id *identity.Identity, ask *Ask) {
+	v.heeded, v.lenient = settings.heeded, settings.Preferences.Mode == identity.Report
+	if use := ask.use(id); use.Purposes != 0 && id.Mode != identity.Off && !ask.Target.IsRobotsTxt() {
+		v.use = use
+	}
+}
+
+// heed judges a path that the rules allow by what the file says about use.
+func (v *Verdict) heed(path string) {
+	said := v.file.Preferences(v.group)
+	refusal, refused := said.Refusal(path, v.use, v.heeded)
+	served := ""
+	if v.strict && !refused {
+		served = urlpath.AsServed(path)
+		refusal, refused = said.Refusal(served, v.use, v.heeded)
+	}
+	if !refused {
+		return
+	}
+	v.prefer(refusal)
+	if !v.lenient {
+		v.refuseUse()
+		v.served = served
+	}
+}
+
+// prefer notes what refuses the declared use. In mode report it would refuse the request.
+func (v *Verdict) prefer(r preference.Refusal) {
+	v.Preference, v.PreferenceLine, v.preferred = r.String(), r.Line, r.Source
+	v.WouldRefuse = v.lenient
+}
+
+// refuseUse refuses the request because of its preference.
+func (v *Verdict) refuseUse() {
+	v.Judgment, v.Reason, v.Rule, v.Line, v.served = Disallowed, ByPreference, v.Preference, v.PreferenceLine, ""
+}
+
+// extentOfUse says how far preferences in the file let the bot go.
+func (v *Verdict) extentOfUse() robots.Extent {
+	said := v.file.Preferences(v.group)
+	switch {
+	case v.use.Purposes == 0 || said.RefusesNone(v.use, v.heeded):
+		return robots.Everything
+	case said.RefusesAll(v.use, v.heeded):
+		return robots.Nothing
+	}
+	return robots.Part
 }

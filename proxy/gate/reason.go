@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"robotsproxy/robots/preference"
 )
 
 // Judgment is a verdict in one word.
@@ -31,6 +33,7 @@ const (
 	UnreachableExpired Reason = "unreachable_expired" // it has been unreachable for so long that nothing is refused any more
 	Status             Reason = "status"              // the configuration says what this HTTP status means
 	OpaqueTunnel       Reason = "tunnel"              // the tunnel is not read, and only a part of the site is allowed
+	ByPreference       Reason = "preference"          // the site refuses the declared use
 	Overridden         Reason = "override"            // the configuration says what holds for the origin
 	Exempt             Reason = "exempt"              // the identity's mode is off
 )
@@ -62,6 +65,8 @@ var reasons = map[Reason]struct {
 		"The configuration says what this status of the robots.txt means (robots.statuses)."},
 	OpaqueTunnel: {[]Judgment{Allowed, Disallowed}, "a tunnel that is not read, to a site allowed only in part",
 		"What is in the tunnel is not read, and only a part of the site is allowed."},
+	ByPreference: {[]Judgment{Disallowed}, "the site refuses what the bot does with pages",
+		"The rules allow the URL, but the site refuses a purpose that the identity declares (purposes)."},
 	Overridden: {[]Judgment{Allowed, Disallowed}, "the configuration's override",
 		"The configuration says what holds for this origin (overrides), and comes before the site."},
 	Exempt: {[]Judgment{Allowed}, "the identity's mode is off",
@@ -107,7 +112,12 @@ func (v *Verdict) Why() string {
 	case Status:
 		return fmt.Sprintf("%s answers %d, for which the configuration says so", v.RobotsURL, v.RobotsStatus)
 	case OpaqueTunnel:
+		if v.preferred == preference.Response {
+			return "what is in this tunnel is not read, so what responses say about their use cannot be heeded"
+		}
 		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
+	case ByPreference:
+		return v.WhyPreference() + v.servedForm()
 	case Overridden:
 		if v.Rule != "" {
 			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s%s", v.Rule, v.Line, v.source, v.Origin, v.servedForm(), v.overrideGrounds())
@@ -117,6 +127,20 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
 	}
 	return "it was not judged"
+}
+
+// WhyPreference says in one line where the site says its preference; "" if there is none.
+func (v *Verdict) WhyPreference() string {
+	switch {
+	case v.Preference == "":
+		return ""
+	case v.preferred == preference.Response:
+		return v.Preference
+	case v.PreferenceLine > 0:
+		return fmt.Sprintf("%s on line %d of %s", v.Preference, v.PreferenceLine, cmp.Or(v.RobotsURL, v.source))
+	}
+	return fmt.Sprintf("to match this URL with the many wildcards of the %s lines of %s would take too long, so they count as %s; a shorter URL takes less",
+		v.preferred, cmp.Or(v.RobotsURL, v.source), v.Preference)
 }
 
 // servedForm names the form of the path that the rule matches, if that is not the one that
@@ -133,6 +157,10 @@ func (d *Decision) Why() string {
 	switch {
 	case d.Refused && d.Judgment == Allowed:
 		return "its turn would have come after pace.max_wait"
+	case d.WouldRefuse && d.PreferenceLine > 0:
+		return fmt.Sprintf("%s (line %d)", d.Preference, d.PreferenceLine)
+	case d.WouldRefuse:
+		return cmp.Or(d.Preference, ByPreference.Phrase())
 	case d.Rule != "":
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
 	case cmp.Or(d.Cause, d.OverrideReason) != "":

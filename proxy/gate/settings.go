@@ -8,6 +8,7 @@ import (
 	"robotsproxy/internal/enum"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
 )
 
 // Settings are what the operator decides about judgments. A Gate never changes them; new
@@ -24,6 +25,8 @@ type Settings struct {
 	// StrictPaths judges a path both as RFC 9309 compares it and as servers read it
 	// (see [urlpath.AsServed]), and refuses it if either is disallowed.
 	StrictPaths bool
+
+	heeded preference.Sources // by Preferences
 }
 
 // load returns a copy of s with the contents of the files that it names.
@@ -31,6 +34,7 @@ func (s Settings) load() (_ *Settings, err error) {
 	if s.Identities, err = s.Identities.Load(); err != nil {
 		return nil, err
 	}
+	s.heeded = s.Preferences.heeded()
 	s.Overrides = slices.Clone(s.Overrides)
 	for i := range s.Overrides {
 		if err := s.Overrides[i].load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
@@ -64,7 +68,7 @@ func (s *Settings) unknown(name string) *UnknownIdentityError {
 type LogFilter string
 
 // LogAll logs every request, as does the zero value. LogRefused logs those that robots.txt
-// disallows and those whose turn would come too late. LogNone logs none.
+// disallows, those whose turn would come too late and those that mode report spares. LogNone logs none.
 const (
 	LogAll     LogFilter = "all"
 	LogRefused LogFilter = "refused"

@@ -6,6 +6,7 @@ import (
 
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/preference"
 )
 
 // ErrNotUniform means that the requests in a tunnel may get different verdicts, so the tunnel
@@ -14,22 +15,31 @@ var ErrNotUniform = errors.New("the requests in this tunnel must be judged one b
 
 // AdmitOpaque judges a CONNECT to the origin of ask.Target whose tunnel is never read. One
 // verdict holds for all requests inside: mixed, if robots.txt allows only a part of the
-// site. The bot is the one that the CONNECT names. Otherwise it is like [Gate.Admit].
+// site, or a response inside might be refused. The bot is the one that the CONNECT names. Otherwise it is like [Gate.Admit].
 func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admission, error) {
 	a := g.newAdmission(&ask)
 	extent, err := a.decideTunnel(ctx, ask, true)
 	if err != nil {
 		return nil, err
 	}
-	if extent == robots.Part {
-		a.Reason, a.Judgment = OpaqueTunnel, mixed
+	switch {
+	case extent == robots.Part:
+		a.mix(mixed)
+	case a.Judgment != Allowed:
+	case a.settings.Preferences.RefusesResponses() && a.heedsResponses():
+		a.mix(mixed)
+		a.preferred = preference.Response
+	case a.lenient && a.file != nil && a.extentOfUse() == robots.Part:
+		a.forgetPreference()
+		a.WouldRefuse = mixed != Allowed
 	}
 	return a, nil
 }
 
 // AdmitIfUniform judges a CONNECT whose tunnel is read only if that makes a difference. If it
 // does, the error is [ErrNotUniform]. It does if the path decides, if headers are rewritten,
-// if requests are signed, spaced or counted, and if the bots inside may get different
+// if requests are signed, spaced or counted, if responses may say something about their use to
+// a bot that declares purposes, and if the bots inside may get different
 // verdicts: what a CONNECT says of itself proves nothing about them. Otherwise it is like
 // [Gate.Admit].
 func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) {
@@ -51,6 +61,8 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 		a.Admits() && a.paced(certain),
 		is((*identity.Identity).Rewrites),
 		a.Admits() && is((*identity.Identity).Signs),
+		certain && a.Admits() && a.heedsInside(),
+		!certain && extent != robots.Nothing && a.heeded != 0 && is(declares),
 		!certain && is(func(id *identity.Identity) bool { return id.Mode != "" && id.Mode != identity.Enforce }):
 		return nil, ErrNotUniform
 	}
@@ -61,6 +73,7 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 // one that was judged. The admission then refuses them, unless the identity's mode is off.
 func (a *Admission) Misdirected() {
 	if a.mode != identity.Off {
+		a.forgetPreference()
 		a.Reason, a.Judgment, a.Rule, a.Line = OpaqueTunnel, Disallowed, "", 0
 		a.OverrideReason, a.OverrideBy = "", ""
 	}
@@ -82,10 +95,46 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 		return robots.Nothing, nil
 	case !certain:
 		return a.file.Extent(), nil
-	case a.group == nil:
-		return robots.Everything, nil
 	}
-	return a.group.Extent(), nil
+	extent := robots.Everything
+	if a.group != nil {
+		extent = a.group.Extent()
+	}
+	if a.lenient || extent == robots.Nothing {
+		return extent, nil
+	}
+	switch use := a.extentOfUse(); use {
+	case robots.Everything:
+		return extent, nil
+	default:
+		return use, nil
+	}
+}
+
+// declares reports whether preferences of sites concern an identity.
+func declares(id *identity.Identity) bool {
+	return len(id.Purposes) > 0 && id.Mode != identity.Off
+}
+
+// heedsResponses reports whether what a response says about its use concerns the bot.
+func (v *Verdict) heedsResponses() bool {
+	return v.use.Purposes != 0 && v.heeded.Has(preference.Response)
+}
+
+// heedsInside reports whether what concerns the bot may differ for the requests in a tunnel.
+func (v *Verdict) heedsInside() bool {
+	return v.heedsResponses() || v.file != nil && v.extentOfUse() == robots.Part
+}
+
+// mix judges a tunnel that is not read although the requests inside may get different verdicts.
+func (v *Verdict) mix(mixed Judgment) {
+	v.forgetPreference()
+	v.Reason, v.Judgment = OpaqueTunnel, mixed
+}
+
+// forgetPreference forgets a preference that does not concern all requests in a tunnel.
+func (v *Verdict) forgetPreference() {
+	v.Preference, v.PreferenceLine, v.preferred, v.WouldRefuse = "", 0, "", false
 }
 
 // paced reports whether requests in a tunnel must be spaced or counted at any time of the day:

@@ -6,6 +6,7 @@ import (
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
 	"robotsproxy/robots/urlpath"
 )
 
@@ -19,10 +20,17 @@ type Verdict struct {
 	Judgment Judgment `json:"verdict"`
 	Reason   Reason   `json:"reason"`
 
-	// Rule is the rule that decided or, if none did, the group's empty rule.
+	// Rule is the rule or the preference that decided or, if none did, the group's empty rule.
 	Rule  string `json:"rule,omitempty"`
 	Line  int    `json:"line,omitempty"` // of the rule, from 1
 	Group string `json:"group,omitempty"`
+
+	// Preference is what the site says that refuses the declared use, as in "content-signal:
+	// ai-train=no"; "" if nothing does, or nobody asked. WouldRefuse means that the request is
+	// not refused for it, because preferences.mode is report.
+	Preference     string `json:"preference,omitempty"`
+	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt, from 1
+	WouldRefuse    bool   `json:"would_refuse,omitempty"`
 
 	RobotsURL    string    `json:"robots_url,omitempty"`
 	RobotsStatus int       `json:"robots_status,omitempty"`
@@ -50,6 +58,11 @@ type Verdict struct {
 	served string        // the path as servers read it, if that decided
 	source string        // the override's robots_file
 	cdn    string        // the network that serves the origin; "": none, or it was not asked about
+
+	use       preference.Use     // what the bot declares; without purposes, nobody asks for preferences
+	heeded    preference.Sources // whose preferences count
+	lenient   bool               // preferences.mode is report
+	preferred preference.Source  // whose Preference is
 }
 
 // Admits reports whether the request may go on: it is allowed, or its identity is in mode
@@ -86,8 +99,16 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 	group, token := file.Group(tokens)
 	if group == nil {
 		v.Judgment, v.Reason = Allowed, NoGroup
-		return
+	} else {
+		v.matchGroup(group, token, path)
 	}
+	if v.Judgment == Allowed && v.use.Purposes != 0 {
+		v.heed(path)
+	}
+}
+
+// matchGroup judges a path by the rules of the group that token has chosen.
+func (v *Verdict) matchGroup(group *robots.Group, token, path string) {
 	v.Group = group.Name()
 	if token != "*" {
 		v.Agent = token

@@ -1,0 +1,203 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+
+	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/identity"
+	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
+)
+
+const noTraining = "User-agent: *\nAllow: /\nContent-Signal: search=yes, ai-train=no\n"
+
+// trainer is a bot that trains models.
+var trainer = identity.Identity{Purposes: []preference.Purpose{preference.AITrain}}
+
+// preferring are settings with a mode of preferences and every source, for one identity.
+func preferring(mode identity.Mode, id identity.Identity) gate.Settings {
+	s := gate.Settings{Identities: identity.Table{Default: id}, Preferences: gate.DefaultPreferences()}
+	s.Preferences.Mode = mode
+	return s
+}
+
+func TestPreferences(t *testing.T) {
+	with := func(change func(*identity.Identity)) identity.Identity {
+		id := trainer
+		change(&id)
+		return id
+	}
+	ofSources := func(sources ...preference.Source) gate.Settings {
+		s := preferring(identity.Enforce, trainer)
+		s.Preferences.Sources = sources
+		return s
+	}
+	strict := preferring(identity.Enforce, trainer)
+	strict.StrictPaths = true
+	for name, test := range map[string]struct {
+		settings gate.Settings
+		policy   *policy.Policy
+		path     string
+		judgment gate.Judgment
+		reason   gate.Reason
+		why      string
+	}{
+		"refused":                    {preferring(identity.Enforce, trainer), rules(noTraining), "/", gate.Disallowed, gate.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
+		"by a path":                  {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Usage: /a train-ai=n\n"), "/a/b", gate.Disallowed, gate.ByPreference, "content-usage: /a train-ai=n on line 2 of https://example.com/robots.txt"},
+		"of another path":            {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Usage: /a train-ai=n\n"), "/b", gate.Allowed, gate.NoRule, ""},
+		"before any group":           {preferring(identity.Enforce, trainer), rules("Content-Usage: train-ai=n\n"), "/b", gate.Disallowed, gate.ByPreference, "content-usage: train-ai=n on line 1 of https://example.com/robots.txt"},
+		"a rule comes first":         {preferring(identity.Enforce, trainer), rules(noTraining + "Disallow: /never\n"), "/never", gate.Disallowed, gate.ByRule, ""},
+		"for another purpose":        {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Purposes = []preference.Purpose{preference.Search} })), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
+		"without purposes":           {preferring(identity.Enforce, identity.Identity{}), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
+		"an identity that is off":    {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Mode = identity.Off })), rules(noTraining), "/", gate.Allowed, gate.Exempt, ""},
+		"an identity that reports":   {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Mode = identity.Report })), rules(noTraining), "/", gate.Disallowed, gate.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
+		"robots.txt itself":          {preferring(identity.Enforce, trainer), rules(noTraining), "/robots.txt", gate.Allowed, gate.RobotsTxt, ""},
+		"no robots.txt":              {preferring(identity.Enforce, trainer), &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, "/", gate.Allowed, gate.Unavailable, ""},
+		"off":                        {preferring(identity.Off, trainer), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
+		"another source":             {ofSources(preference.ContentUsage, preference.Response), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
+		"that source":                {ofSources(preference.ContentSignal), rules(noTraining), "/", gate.Disallowed, gate.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
+		"as servers read it, loose":  {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Signal: /a/ ai-train=no\n"), "//a/b", gate.Allowed, gate.NoRule, ""},
+		"as servers read it, strict": {strict, rules("User-agent: *\nContent-Signal: /a/ ai-train=no\n"), "//a/b", gate.Disallowed, gate.ByPreference, "content-signal: /a/ ai-train=no on line 2 of https://example.com/robots.txt, for the path as servers read it, /a/b"},
+	} {
+		g := newGate(t, test.settings, &known{policy: test.policy}, zerolog.Nop(), nil)
+		v, err := g.Decide(context.Background(), ask(t, "https://example.com"+test.path, "ExampleBot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Judgment != test.judgment || v.Reason != test.reason || v.WhyPreference() != strings.Split(test.why, ", for")[0] || v.WouldRefuse {
+			t.Errorf("%s: %s (%s) for %q, would refuse: %t; want %s (%s) for %q", name, v.Judgment, v.Reason, v.WhyPreference(), v.WouldRefuse, test.judgment, test.reason, test.why)
+		}
+		if v.Reason == gate.ByPreference && (v.Why() != test.why || v.Rule != v.Preference || v.Line != v.PreferenceLine) {
+			t.Errorf("%s: %q, want %q; rule %q on line %d", name, v.Why(), test.why, v.Rule, v.Line)
+		}
+	}
+}
+
+// In mode report everything is as it would be without preferences, but the verdict tells.
+func TestPreferencesInModeReport(t *testing.T) {
+	g := newGate(t, preferring(identity.Report, trainer), &known{policy: rules(noTraining)}, zerolog.Nop(), nil)
+	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "ExampleBot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Judgment != gate.Allowed || v.Rule != "Allow: /" || v.Line != 2 || !v.WouldRefuse || v.Preference != "content-signal: ai-train=no" || v.PreferenceLine != 3 {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestPurposesOfAnAsk(t *testing.T) {
+	g := newGate(t, preferring(identity.Enforce, trainer), &known{policy: rules("User-agent: *\nContent-Signal: search=no, use=immediate\n")}, zerolog.Nop(), nil)
+	for words, want := range map[preference.Use]string{
+		{}: "",
+		{Purposes: preference.PurposesOf(preference.Search)}: "content-signal: search=no",
+		{Content: preference.Reference}:                      "content-signal: use=immediate",
+		{Content: preference.Immediate}:                      "",
+	} {
+		question := ask(t, "https://example.com/", "ExampleBot")
+		question.Use = words
+		if v, err := g.Decide(context.Background(), question); err != nil || v.Preference != want {
+			t.Errorf("%+v: %q, error %v; want %q", words, v.Preference, err, want)
+		}
+	}
+}
+
+// The operator's word on an origin comes before the site's. The robots_file of an override is
+// a robots.txt, preferences included.
+func TestPreferencesAndOverrides(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "own-robots.txt")
+	if err := os.WriteFile(file, []byte("User-agent: *\nContent-Signal: /own ai-train=no\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := preferring(identity.Enforce, trainer)
+	settings.Overrides = []gate.Override{override(t, "https://open.example.com", gate.Allow, ""), override(t, "https://example.com", "", file)}
+	g := newGate(t, settings, &known{policy: rules(noTraining)}, zerolog.Nop(), nil)
+	for url, want := range map[string]gate.Reason{
+		"https://open.example.com/":      gate.Overridden,
+		"https://example.com/":           gate.Overridden,
+		"https://example.com/robots.txt": gate.Overridden,
+		"https://example.com/own":        gate.ByPreference,
+	} {
+		v, err := g.Decide(context.Background(), ask(t, url, "ExampleBot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allowed := want == gate.Overridden; v.Reason != want || (v.Judgment == gate.Allowed) != allowed {
+			t.Errorf("%s: %s (%s), want %s", url, v.Judgment, v.Reason, want)
+		}
+		if why := "content-signal: /own ai-train=no on line 2 of " + file; want == gate.ByPreference && v.Why() != why {
+			t.Errorf("%s: %s, want %s", url, v.Why(), why)
+		}
+	}
+}
+
+// What mode report lets through is in the log and counted; the series are there before.
+func TestPreferencesAreRecorded(t *testing.T) {
+	var log bytes.Buffer
+	metrics := prometheus.NewRegistry()
+	settings := preferring(identity.Report, trainer)
+	settings.LogFilter = gate.LogRefused
+	g := newGate(t, settings, &known{policy: rules(noTraining)}, zerolog.New(&log), metrics)
+	expect := func(count string) {
+		t.Helper()
+		err := testutil.GatherAndCompare(metrics, strings.NewReader(`
+# HELP robotsproxy_would_refuse_total Requests let through that a site's preference would refuse in preferences.mode enforce, by where the site states it; tunnel: in one that is not read.
+# TYPE robotsproxy_would_refuse_total counter
+robotsproxy_would_refuse_total{identity="default",source="content-signal"} `+count+`
+robotsproxy_would_refuse_total{identity="default",source="content-usage"} 0
+robotsproxy_would_refuse_total{identity="default",source="response"} 0
+robotsproxy_would_refuse_total{identity="default",source="tdmrep"} 0
+robotsproxy_would_refuse_total{identity="default",source="tunnel"} 0
+`), "robotsproxy_would_refuse_total")
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	expect("0")
+	var told gate.Decision
+	defer g.Watch(func(d gate.Decision) { told = d })()
+	a, err := admit(context.Background(), g, ask(t, "https://example.com/", "ExampleBot"))
+	if err != nil || !a.Admits() {
+		t.Fatal("refused", err)
+	}
+	a.Done(200, 1, nil)
+	expect("1")
+	if !strings.Contains(log.String(), `"preference":"content-signal: ai-train=no","preference_line":3,"would_refuse":true`) {
+		t.Errorf("log: %s", &log)
+	}
+	if told.Why() != "content-signal: ai-train=no (line 3)" || told.Refused || !told.WouldRefuse {
+		t.Errorf("decision: %s, %+v", told.Why(), told)
+	}
+}
+
+func BenchmarkAdmitWithPurposes(b *testing.B) {
+	for name, settings := range map[string]gate.Settings{
+		"purposes=none":     preferring(identity.Enforce, identity.Identity{}),
+		"purposes=ai-train": preferring(identity.Enforce, trainer),
+	} {
+		b.Run(name, func(b *testing.B) {
+			settings.LogFilter = gate.LogNone
+			g, err := gate.New(settings, always{rules("User-agent: *\nContent-Signal: /a ai-train=no\n")}, nil, zerolog.Nop(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			question := ask(b, "https://example.com/b", "ExampleBot/1.0")
+			b.ReportAllocs()
+			for b.Loop() {
+				a, err := admit(b.Context(), g, question)
+				if err != nil || a.Judgment != gate.Allowed {
+					b.Fatal(err)
+				}
+				a.Done(200, 1024, nil)
+			}
+		})
+	}
+}
