@@ -69,7 +69,7 @@ test-image:
 # that read no proxy variables. Has libraries that others wrote verify our signatures.
 test-clients: clients-deps .clients/installed
 	go test -count=1 -tags clients -run '^TestLibrar' -timeout 5m ./proxy/sign
-	cd test && go test -count=1 -tags clients -run '^TestEveryClient' -timeout 30m ./e2e
+	cd test && go test -count=1 -tags clients -run '^Test(EveryClient|Librar)' -timeout 30m ./e2e
 
 clients-deps:
 	@.ci/deps test-clients

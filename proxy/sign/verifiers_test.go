@@ -5,68 +5,30 @@ package sign
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"robotsproxy/internal/signtest"
 	"robotsproxy/robots"
 )
 
-// message is what testdata/verify.cjs verifies.
-type message struct {
-	Check   string          `json:"check"` // which library, and what it wants
-	Method  string          `json:"method"`
-	URL     string          `json:"url"` // as the origin sees it
-	Headers http.Header     `json:"headers"`
-	Keys    json.RawMessage `json:"keys"`
-	Body    string          `json:"body"`
-}
-
-// faults returns what the libraries find wrong with each message; "" for nothing.
-func faults(t *testing.T, messages []message) []string {
+// faults returns what libraries that others wrote find wrong with each message; "" for
+// nothing.
+func faults(t *testing.T, messages []signtest.Message) []string {
 	t.Helper()
-	input, err := json.Marshal(messages)
+	found, err := signtest.Libraries(t.Context(), filepath.Join("..", "..", ".clients", "node_modules"), messages)
 	if err != nil {
 		t.Fatal(err)
-	}
-	modules, err := filepath.Abs(filepath.Join("..", "..", ".clients", "node_modules"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// This Node has Ed25519 and a global crypto; older ones may not.
-	node := exec.CommandContext(t.Context(), filepath.Join(modules, "node", "bin", "node"), filepath.Join("testdata", "verify.cjs"))
-	node.Env = append(os.Environ(), "NODE_PATH="+modules)
-	node.Stdin = bytes.NewReader(input)
-	node.Stderr = t.Output()
-	out, err := node.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	if err := json.Unmarshal(out, &found); err != nil || len(found) != len(messages) {
-		t.Fatalf("%d messages, and node says %s (%v)", len(messages), out, err)
 	}
 	return found
 }
 
-// publicKeys are the keys as a directory publishes them.
-func publicKeys(t *testing.T, keys ...*Key) json.RawMessage {
-	t.Helper()
-	var set struct{ Keys json.RawMessage }
-	if err := json.Unmarshal(JWKSet(keys), &set); err != nil {
-		t.Fatal(err)
-	}
-	return set.Keys
-}
-
 // signed returns a signed request. The libraries tell the time by the clock.
-func signed(t *testing.T, form Form, method string, to robots.Target) message {
+func signed(t *testing.T, form Form, method string, to robots.Target) signtest.Message {
 	t.Helper()
 	opts := Defaults()
 	opts.Agent, opts.Lifetime = "https://bot.example.org", time.Hour
@@ -78,13 +40,13 @@ func signed(t *testing.T, form Form, method string, to robots.Target) message {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := message{Check: form.String(), Method: method, URL: to.String(), Headers: http.Header{}, Keys: publicKeys(t, another)}
+	m := signtest.Message{Check: form.String(), Method: method, URL: to.String(), Headers: http.Header{}, Keys: JWKSet([]*Key{another})}
 	fields.Set(m.Headers)
 	return m
 }
 
 func TestLibrariesVerifyRequests(t *testing.T) {
-	var messages []message
+	var messages []signtest.Message
 	add := func(form Form, method, url string) {
 		messages = append(messages, signed(t, form, method, target(t, url)))
 	}
@@ -117,26 +79,26 @@ func TestLibrariesVerifyRequests(t *testing.T) {
 }
 
 func TestLibrariesRefuseChangedRequests(t *testing.T) {
-	var messages []message
+	var messages []signtest.Message
 	for _, form := range []Form{Dictionary, String} {
-		add := func(change func(m *message)) {
+		add := func(change func(m *signtest.Message)) {
 			m := signed(t, form, "GET", target(t, "https://example.com:8443/page?q"))
 			change(&m)
 			messages = append(messages, m)
 		}
 		for i := range len("GET") {
-			add(func(m *message) { m.Method = m.Method[:i] + "X" + m.Method[i+1:] })
+			add(func(m *signtest.Message) { m.Method = m.Method[:i] + "X" + m.Method[i+1:] })
 		}
 		for i := range len("https://example.com:8443/page") {
 			if i < len("https://") || strings.ContainsRune(":/", rune("https://example.com:8443/page"[i])) {
 				continue
 			}
-			add(func(m *message) { m.URL = m.URL[:i] + "7" + m.URL[i+1:] })
+			add(func(m *signtest.Message) { m.URL = m.URL[:i] + "7" + m.URL[i+1:] })
 		}
-		add(func(m *message) { m.URL = strings.Replace(m.URL, "/page", "/page/", 1) })
-		add(func(m *message) { m.URL = strings.Replace(m.URL, ":8443", "", 1) })
+		add(func(m *signtest.Message) { m.URL = strings.Replace(m.URL, "/page", "/page/", 1) })
+		add(func(m *signtest.Message) { m.URL = strings.Replace(m.URL, ":8443", "", 1) })
 		for name, before := range map[string]string{"Signature-Agent": "https://", "Signature-Input": `nonce="`, "Signature": "=:"} {
-			add(func(m *message) {
+			add(func(m *signtest.Message) {
 				value := []byte(m.Headers.Get(name))
 				at := bytes.Index(value, []byte(before)) + len(before)
 				if value[at] == 'A' {
@@ -147,8 +109,8 @@ func TestLibrariesRefuseChangedRequests(t *testing.T) {
 				m.Headers.Set(name, string(value))
 			})
 		}
-		add(func(m *message) { // another key by the same name
-			m.Keys = bytes.ReplaceAll(publicKeys(t, published), []byte(published.ID()), []byte(another.ID()))
+		add(func(m *signtest.Message) { // another key by the same name
+			m.Keys = bytes.ReplaceAll(JWKSet([]*Key{published}), []byte(published.ID()), []byte(another.ID()))
 		})
 	}
 	for i, fault := range faults(t, messages) {
@@ -159,14 +121,14 @@ func TestLibrariesRefuseChangedRequests(t *testing.T) {
 }
 
 func TestLibraryVerifiesDirectories(t *testing.T) {
-	var messages []message
+	var messages []signtest.Message
 	for _, keys := range [][]*Key{{another}, {another, published}} {
 		origin := target(t, "https://BOT.example.org:8443").Origin
 		d, err := SignDirectory(keys, origin, time.Now().Add(-time.Second), time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := message{Check: "directory", URL: origin.String() + DirectoryPath, Headers: http.Header{}, Keys: publicKeys(t, keys...), Body: string(d.Body)}
+		m := signtest.Message{Check: "directory", URL: origin.String() + DirectoryPath, Headers: http.Header{}, Keys: JWKSet(keys), Body: string(d.Body)}
 		d.Set(m.Headers)
 		messages = append(messages, m)
 		m.URL = "https://elsewhere.example/"

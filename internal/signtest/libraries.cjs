@@ -17,11 +17,11 @@ async function resolver(keys) {
   return (candidate) => verifiers.get(candidate.parameters.keyid)
 }
 
-const list = (headers) => Object.entries(headers).map(([name, [value]]) => ({ name, value }))
-const plain = (headers) => Object.fromEntries(Object.entries(headers).map(([name, [value]]) => [name, value]))
+const list = (headers) => Object.entries(headers).flatMap(([name, values]) => values.map((value) => ({ name, value })))
+const plain = (headers) => Object.fromEntries(Object.entries(headers).map(([name, values]) => [name, values.join(", ")]))
 
 const checks = {
-  async dictionary({ method, url, headers, keys }) {
+  async dictionary({ method, url, headers, keys: { keys } }) {
     await verifySignature({ kind: "request", method, targetUri: url, fields: list(headers) }, {
       policy: {
         algorithms: ["ed25519"], maxAge: 24 * 3600,
@@ -32,10 +32,11 @@ const checks = {
       resolveVerifier: await resolver(keys),
     })
   },
-  async string({ method, url, headers, keys }) {
-    await verify({ method, url, headers: plain(headers) }, await verifierFromJWK(keys[0]))
+  async string({ method, url, headers, keys: { keys } }) {
+    const key = keys.find(({ kid }) => headers["Signature-Input"][0].includes(`;keyid="${kid}";`))
+    await verify({ method, url, headers: plain(headers) }, await verifierFromJWK(key))
   },
-  async directory({ url, headers, keys, body }) {
+  async directory({ url, headers, keys: { keys }, body }) {
     const { keys: published } = JSON.parse(body)
     const resolveVerifier = await resolver(published)
     const labels = headers["Signature-Input"][0].match(/binding\d*(?==\()/g)
