@@ -31,8 +31,8 @@ func FuzzParse(f *testing.F) {
 		if found && got.Line == 0 && got != (Rule{Reserved: true}) {
 			t.Fatalf("gave up with %+v", got)
 		}
-		if got.Line > 1+bytes.Count(text, []byte("\n")) || found == (got == Rule{}) && got.Line == 0 && found && !got.Reserved {
-			t.Fatalf("%+v on a line that is not there", got)
+		if got.Line > 1+bytes.Count(text, []byte("\n")) {
+			t.Fatalf("%+v is on a line that is not there", got)
 		}
 		if len(got.Policy) > MaxPolicy || got.Policy != "" && !strings.HasPrefix(got.Policy, "http") || strings.ContainsFunc(got.Policy, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			t.Fatalf("policy %q", got.Policy)
@@ -59,21 +59,19 @@ func FuzzParse(f *testing.F) {
 // plain is what a well-formed file says of a path: 1, 0, or -1 for nothing. It returns false
 // for files that are not as the report wants them.
 func plain(text []byte, path string) (says int, comparable bool) {
-	var rules []map[string]any
+	var rules []map[string]json.RawMessage
 	if json.Unmarshal(text, &rules) != nil {
 		return 0, false
 	}
+	values := map[string]int{"0": 0, "1": 1}
 	says = -1
 	for _, r := range rules {
-		if len(r) != 2 {
+		var location string
+		reserved, known := values[string(r["tdm-reservation"])]
+		if len(r) != 2 || !known || r["location"] == nil || json.Unmarshal(r["location"], &location) != nil {
 			return 0, false
 		}
-		location, isText := r["location"].(string)
-		reservation, isNumber := r["tdm-reservation"].(float64)
-		if !isText || !isNumber || !bytes.Contains(text, []byte(`:1`)) || bytes.ContainsAny(text, ".eE") || strings.Contains(string(text), "_") || bytes.Contains(text, []byte("-0")) {
-			return 0, false
-		}
-		if says >= 0 || reservation != 0 && reservation != 1 {
+		if says >= 0 {
 			continue
 		}
 		builder := pattern.NewBuilder(1, 0)
@@ -81,7 +79,7 @@ func plain(text []byte, path string) (says int, comparable bool) {
 		builder.Add(pattern.Pattern{Text: location, Line: 1})
 		sets, _ := builder.Sets([][]int32{{0}})
 		if p, matches := sets[0].Match(path); matches && p.Line > 0 {
-			says = int(reservation)
+			says = reserved
 		}
 	}
 	return says, true
