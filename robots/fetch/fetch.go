@@ -1,7 +1,7 @@
-// Package fetch fetches the robots.txt of an origin, or its tdmrep.json. A [Fetcher] makes the requests that a
-// fetch takes, within the bounds of its [Options], and a [Result] is what they brought: a
-// text, an answer without one, or a failure. What follows from it for the origin, now and
-// later, is for package policy to say.
+// Package fetch fetches the robots.txt of an origin, or its tdmrep.json. A [Fetcher] makes the
+// requests that a fetch takes, within the bounds of its [Options], and a [Result] is what they
+// brought: a text, an answer without one, or a failure. What follows from it for the origin,
+// now and later, is for package policy to say.
 package fetch
 
 import (

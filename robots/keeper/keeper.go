@@ -79,7 +79,7 @@ type Files struct {
 // asks the origin. It is safe for concurrent use.
 type Keeper struct {
 	Files        // robots.txt: what may be fetched
-	TDMRep Files // tdmrep.json: what may be mined. Each is asked for by itself: a robots.txt is never fetched for it
+	TDMRep Files // tdmrep.json: what may be mined; fetched only if it is asked for
 
 	options   atomic.Pointer[policy.Options]
 	transport http.RoundTripper

@@ -15,7 +15,7 @@ type Options struct {
 
 	// An unreachable robots.txt disallows everything for DisallowFor if an older text is
 	// known, which then rules. If none is known, everything is allowed after AllowAfter.
-	// RFC 9309 2.3.1.4.
+	// RFC 9309 2.3.1.4. A tdmrep.json differs: see For.
 	DisallowFor time.Duration `yaml:"disallow_for"`
 	AllowAfter  time.Duration `yaml:"allow_after"`
 
