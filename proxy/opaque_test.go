@@ -255,6 +255,28 @@ func TestTunnelsAreJudgedAgain(t *testing.T) {
 	}
 }
 
+// A tunnel that an override admits is closed when the override has ended and the site refuses
+// the tunnel.
+func TestTunnelWhoseOverrideEnds(t *testing.T) {
+	w := unreadWorld(t, newSays(allowsNone))
+	host := echo(t)
+	var c *rawConn
+	for life, status := time.Second, 0; status != 200; life *= 2 { // a slow machine needs longer to open the tunnel
+		o := gate.Override{Verdict: gate.Allow}
+		must(t, o.Origin.UnmarshalText([]byte("https://"+host)))
+		must(t, o.Expires.UnmarshalText([]byte(time.Now().Add(life).Format(time.RFC3339Nano))))
+		must(t, w.gate.SetSettings(gate.Settings{Overrides: []gate.Override{o}}))
+		c = w.dial()
+		c.send("CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+		resp, _ := c.response(http.MethodConnect)
+		status = resp.StatusCode
+	}
+	c.send("x")
+	io.ReadAll(c)
+	w.log.WaitLine(t, nil, `"method":"CONNECT"`, `"reason":"override"`, "has changed")
+	w.gauge("robotsproxy_tunnels", 0)
+}
+
 func TestTunnelToADeniedAddress(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		s.policies = newSays(allowsAll)

@@ -213,6 +213,7 @@ func TestDashboard(t *testing.T) {
 		"origins":    originsBySearchAndPage,
 		"origin":     originWithItsRules,
 		"identities": identitiesAndTheirKeys,
+		"overrides":  overridesThatEnd,
 		"explain":    explanations,
 		"hostile":    hostileDataIsText,
 		"looks":      looksEverywhere,
