@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"syscall"
 )
 
 // A Key is an Ed25519 key pair. It is immutable, and no verb of package fmt prints its private
@@ -76,10 +77,11 @@ func ReadKey(path string) (*Key, error) {
 	return key, nil
 }
 
-// readPrivate returns what is in a file that is not open to all. The file's group may read it:
-// that is how Kubernetes hands out secrets.
+// readPrivate returns what is in a regular file that is not open to all. The file's group may
+// read it: that is how Kubernetes hands out secrets. It never waits, as opening a named pipe
+// would for whoever writes to it.
 func readPrivate(path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +89,9 @@ func readPrivate(path string) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file; keys are read again at each reload, so they must stay in files", path)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
 		return nil, fmt.Errorf("everyone on this machine may open %s, and with it pose as your bot; chmod 600 it, and use a new key if others had it", path)

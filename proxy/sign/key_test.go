@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -118,6 +119,19 @@ func TestKeysThatAreRefused(t *testing.T) {
 				t.Errorf("%v, want %q and %s in it", err, test.want, path)
 			}
 		})
+	}
+}
+
+// A named pipe would hold up the start, and each reload.
+func TestKeysAreRegularFiles(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if out, err := exec.Command("mkfifo", "-m", "600", pipe).CombinedOutput(); err != nil {
+		t.Skipf("there are no named pipes: %v %s", err, out)
+	}
+	for _, path := range []string{pipe, t.TempDir(), os.DevNull} {
+		if key, err := ReadKey(path); key != nil || err == nil || !strings.Contains(err.Error(), path+" is no regular file") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

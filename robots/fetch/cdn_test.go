@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -260,3 +261,28 @@ func TestWrongFormOfSignatureIsMendedBehindARedirect(t *testing.T) {
 		t.Errorf("%d requests brought %+v, %v", asked.Load(), got, err)
 	}
 }
+
+// A verifier may compare Host with what is signed, octet by octet.
+func TestHostIsSentAsItIsSigned(t *testing.T) {
+	var sent, signed []string
+	f := newFetcher(Defaults())
+	f.Transport = transportFunc(func(r *http.Request) (*http.Response, error) {
+		sent = append(sent, r.Host)
+		w := httptest.NewRecorder()
+		if r.URL.Path == "/robots.txt" {
+			http.Redirect(w, r, "https://B\u00DCCHER.Example:443/robots", http.StatusFound)
+		}
+		return w.Result(), nil
+	})
+	sign := func(_ http.Header, to robots.Target, _ string) { signed = append(signed, to.Origin.Authority()) }
+	if _, err := f.Fetch(t.Context(), Request{Origin: originOf(t, "https://example.com"), Sign: sign}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"example.com", "xn--bcher-kva.example"}; !slices.Equal(sent, want) || !slices.Equal(signed, want) {
+		t.Errorf("sent to %q, signed for %q, want %q", sent, signed, want)
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -311,6 +311,7 @@ func (v *visit) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return v.Transport.RoundTrip(req) // a redirect leads to what has no single reading to be signed
 	}
+	req.Host = target.Origin.Authority() // as signatures have it; a Location may write it in another way
 	known := v.cdns[target.Origin]
 	if v.req.Sign != nil {
 		v.req.Sign(req.Header, target, known)

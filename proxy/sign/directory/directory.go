@@ -116,7 +116,9 @@ func (s *signedAgent) renew(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.directory, s.signedAt = directory, now
+	// Round drops the monotonic reading, which does not notice that the clock is set, and
+	// stands still while the machine sleeps.
+	s.directory, s.signedAt = directory, now.Round(0)
 	return nil
 }
 

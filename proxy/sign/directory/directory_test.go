@@ -253,6 +253,15 @@ func TestSignaturesAreRenewed(t *testing.T) {
 	}
 }
 
+// A monotonic reading, which a time prints as m=, would hide that the clock has been set or that
+// the machine has slept.
+func TestSignaturesAgeByTheClock(t *testing.T) {
+	d := serving(t, time.Now, map[string][]*sign.Key{"https://bot.example.org": {key(1)}})
+	if at := d.agents[0].signedAt.String(); strings.Contains(at, "m=") {
+		t.Errorf("signatures were made at %s", at)
+	}
+}
+
 func TestSetAgents(t *testing.T) {
 	d := serving(t, noon, map[string][]*sign.Key{"https://bot.example.org": {key(1)}})
 	if err := d.SetAgents([]Agent{{Origin: origin(t, "https://other.example")}}); err == nil || !strings.Contains(err.Error(), "https://other.example") {
