@@ -124,7 +124,7 @@ func (b *bench) leaveOut(format string, args ...any) { b.note("left out: "+forma
 // not do.
 func (b *bench) checkEnforcement(proxies []*running) error {
 	for _, r := range proxies {
-		if r.name != ours && r.name != logging {
+		if r.name != ours && r.name != logging && r.name != signing {
 			continue
 		}
 		transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: r.address}), DisableKeepAlives: true}
@@ -292,7 +292,7 @@ func (b *bench) halfLoad(ctx context.Context, proxies []*running) {
 func (b *bench) downloads(ctx context.Context, name string, proxies []*running) {
 	path := fmt.Sprintf("/octets/%d", b.scale.download)
 	able := slices.DeleteFunc(slices.Clone(proxies), func(r *running) bool {
-		return r.name == logging || name == secureDown && r.noTLS != ""
+		return r.cases != nil || name == secureDown && r.noTLS != ""
 	})
 	b.interleave(ctx, name, b.scale.rounds, able, func(r *running) (sample, error) {
 		c := b.site.plainClients(r, 1, false)[0].(*client)
@@ -313,7 +313,7 @@ func (b *bench) downloads(ctx context.Context, name string, proxies []*running) 
 // idle measures the memory that idle tunnels take after one request each. It starts a proxy for
 // each number of tunnels, so that nothing else affects its memory.
 func (b *bench) idle(ctx context.Context, k kind) {
-	if k.name == logging {
+	if k.cases != nil {
 		return
 	}
 	for _, tunnels := range b.scale.idle {

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -75,7 +76,7 @@ func benchCases() []benchCase {
 // report must say so.
 func (c *benchCase) measures(k *kind) (why string, ok bool) {
 	switch {
-	case k.name == logging && c.name != plainKept:
+	case k.cases != nil && !slices.Contains(k.cases, c.name):
 		return "", false
 	case c.tls && k.noTLS != "":
 		return k.noTLS, false

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -18,11 +19,12 @@ import (
 // kind is a proxy that can be measured.
 type kind struct {
 	name    string
-	program string // the program that must be installed; "" if none
-	pkg     string // its package in Debian
-	noTLS   string // why it does not read inside TLS; "" if it does
-	noHTTP2 string // why it does not speak HTTP/2 with clients; "" if it does
-	slow    bool   // one round must do
+	program string   // the program that must be installed; "" if none
+	pkg     string   // its package in Debian
+	noTLS   string   // why it does not read inside TLS; "" if it does
+	noHTTP2 string   // why it does not speak HTTP/2 with clients; "" if it does
+	slow    bool     // one round must do
+	cases   []string // the only cases that are measured with it; nil: all
 
 	// command starts the proxy, which listens on address and keeps all of its files in folder.
 	command func(s *site, folder, address string) (*exec.Cmd, error)
@@ -31,6 +33,7 @@ type kind struct {
 const (
 	ours    = "robotsproxy"
 	logging = "robotsproxy, logging"
+	signing = "robotsproxy, signing"
 	floor   = "ReverseProxy"
 )
 
@@ -39,7 +42,8 @@ const (
 func kinds(program string, builds map[string]string) []kind {
 	all := []kind{
 		{name: ours, command: robotsproxyCommand(program, "none")},
-		{name: logging, command: robotsproxyCommand(program, "all")},
+		{name: logging, cases: []string{plainKept}, command: robotsproxyCommand(program, "all")},
+		{name: signing, cases: []string{secureKept, secureH2}, command: signingCommand(program)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(builds)) {
 		all = append(all, kind{name: name, command: robotsproxyCommand(builds[name], "none")})
@@ -114,7 +118,18 @@ func (r *running) waitUntilListening() error {
 	return errors.New("the proxy does not listen")
 }
 
-func robotsproxyCommand(program, decisions string) func(s *site, folder, address string) (*exec.Cmd, error) {
+// signingCommand starts robotsproxy with a key that signs each request over https.
+func signingCommand(program string) func(s *site, folder, address string) (*exec.Cmd, error) {
+	return func(s *site, folder, address string) (*exec.Cmd, error) {
+		key := filepath.Join(folder, "key.pem")
+		if out, err := exec.Command(program, "keys", "new", key).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("making a key: %w: %s", err, out)
+		}
+		return robotsproxyCommand(program, "none", fmt.Sprintf("default_identity: {sign: {agent: https://bot.example.org, keys: [%q]}}", key))(s, folder, address)
+	}
+}
+
+func robotsproxyCommand(program, decisions string, settings ...string) func(s *site, folder, address string) (*exec.Cmd, error) {
 	return func(s *site, folder, address string) (*exec.Cmd, error) {
 		config := fmt.Sprintf(`listen: %q
 admin_listen: ""
@@ -124,7 +139,8 @@ log:
   file: decisions.log
 upstream:
   ca_file: %q
-`, address, filepath.Join(folder, "data"), decisions, s.caFile())
+%s
+`, address, filepath.Join(folder, "data"), decisions, s.caFile(), strings.Join(settings, "\n"))
 		file := filepath.Join(folder, "robotsproxy.yaml")
 		return exec.Command(program, "serve", "--config", file), os.WriteFile(file, []byte(config), 0o644)
 	}

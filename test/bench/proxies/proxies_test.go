@@ -28,13 +28,13 @@ func TestSmoke(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, progress bytes.Buffer
-	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy|robotsproxy, logging|goproxy|ReverseProxy)$"}, &out, &progress)
+	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy(, logging|, signing)?|goproxy|ReverseProxy)$"}, &out, &progress)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
 	t.Logf("%s", &out)
 	for _, c := range benchCases() {
-		for _, k := range kinds("", nil)[:4] {
+		for _, k := range kinds("", nil)[:5] {
 			if _, ok := c.measures(&k); ok && !strings.Contains(section(out.String(), c.name), "\n| "+k.name+" |") {
 				t.Errorf("%s: no result for %s", c.name, k.name)
 			}
