@@ -22,13 +22,17 @@ import (
 	"robotsproxy/robots/fetch"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
 )
 
 // checkFlags are the flags that only check has.
 type checkFlags struct {
 	agents   []string // product tokens, or whole User-Agents
 	identity string   // by its name; "" is the default
-	robots   string   // file; "-" is standard input
+	purposes []string
+	content  string // the use of content
+	use      preference.Use
+	robots   string // file; "-" is standard input
 	json     bool
 	fresh    bool
 }
@@ -39,12 +43,14 @@ func checkCommand() *cobra.Command {
 		Use:   "check [flags] URL...",
 		Short: "Say for each URL whether it may be fetched and why",
 		Long: `Say for each URL whether it may be fetched and why, by the live robots.txt or
-by a file. Exit code: 0 every URL is allowed, 1 some URL is disallowed, 2 a URL,
-file or flag is bad.`,
+by a file. With --purpose, also whether the site refuses that use of it. Exit code:
+0 every URL is allowed, 1 some URL is disallowed or its use refused (whatever
+preferences.mode says, unless it is off), 2 a URL, file or flag is bad.`,
 		Example: `  robotsproxy check https://example.com/private/a
   robotsproxy check --agent ExampleBot-Image --agent ExampleBot https://example.com/a.png
   robotsproxy check --agent "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://example.org)" https://example.com/a
   robotsproxy check --config robotsproxy.yaml --identity image-crawler https://example.com/a.png
+  robotsproxy check --agent ExampleBot --purpose search --purpose ai-train https://example.com/a
   robotsproxy check --robots new-robots.txt --agent ExampleBot https://example.com/a
   curl -s https://example.com/robots.txt | robotsproxy check --robots - https://example.com/a
   robotsproxy check --json --fresh https://example.com/ | jq .expires_at`,
@@ -53,6 +59,8 @@ file or flag is bad.`,
 	addSettings(cmd, commonSettings...)
 	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot, or its User-Agent; repeat for one bot's tokens, most specific first")
 	cmd.Flags().StringVar(&flags.identity, "identity", "", "judge as this identity of the configuration, by its product tokens and mode")
+	cmd.Flags().StringArrayVar(&flags.purposes, "purpose", nil, "what the bot does with pages: search, ai-input or ai-train; may repeat; replaces the identity's")
+	cmd.Flags().StringVar(&flags.content, "content-use", "", "with --purpose, how much of a page is kept: immediate, reference or full")
 	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if the stored one is still fresh")
@@ -65,6 +73,10 @@ file or flag is bad.`,
 		}
 		if flags.identity == "" && cmd.Flags().Changed("identity") {
 			return exit{exitUsage, errors.New("--identity is empty; name one of the configuration, or leave it out")}
+		}
+		var err error
+		if flags.use, err = preference.ParseUse(flags.purposes, flags.content); err != nil {
+			return exit{exitUsage, fmt.Errorf("--purpose, --content-use: %w", err)}
 		}
 		base := config.Default()
 		base.Log.Level = "error" // the output of this command is the verdicts
@@ -91,14 +103,14 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	tokens := productTokens(cmd, flags.agents)
 	ctx := loopback.With(cmd.Context(), loopback.Here)
 	for _, target := range targets {
-		v, err := g.Decide(ctx, gate.Ask{Target: target, Identity: flags.identity, Agents: tokens})
+		v, err := g.Decide(ctx, gate.Ask{Target: target, Identity: flags.identity, Agents: tokens, Use: flags.use})
 		if err != nil {
 			return exit{exitUsage, err}
 		}
 		if err := printVerdict(cmd.OutOrStdout(), v, flags); err != nil {
 			return exit{exitUsage, err}
 		}
-		if v.Judgment != gate.Allowed {
+		if v.Judgment != gate.Allowed || v.WouldRefuse {
 			code = max(code, exitFailed)
 		}
 	}
@@ -212,6 +224,9 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	}
 	if v.Judgment != gate.Allowed && v.Admits() {
 		why += "; in mode report it is let through"
+	}
+	if v.WouldRefuse {
+		why += "; in preferences.mode enforce, refused by " + printable.Line(v.WhyPreference())
 	}
 	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, who, why)
 	return err

@@ -6,6 +6,8 @@ import "slices"
 type Line struct {
 	Text string // as written, without its end
 	Rule bool   // it is an Allow or a Disallow line
+	// Preference says that the line is a Content-Signal or a Content-Usage.
+	Preference bool
 	// Group says that the line belongs to the group asked for: it is one of its user-agent
 	// lines, rules, Crawl-delays, Request-rates, Content-Signals or Content-Usages. Of the
 	// last two, those before the first user-agent line belong to every bot.
@@ -30,7 +32,7 @@ func Lines(body []byte, tokens []string) []Line {
 		case userAgent:
 			section = int32(len(p.sections) - 1)
 		case contentSignal, contentUsage:
-			line.Group = len(p.sections) == 0
+			line.Preference, line.Group = true, len(p.sections) == 0
 			fallthrough
 		case crawlDelay, requestRate:
 			section = int32(len(p.sections) - 1)

@@ -22,6 +22,7 @@ type Summary struct {
 	requests   int
 	refused    int
 	letThrough int // disallowed, but let through in mode report
+	spared     int // allowed, but their use is refused, in preferences.mode report
 	failed     int // allowed, but without a whole response: the origin's fault or the command's
 	causes     map[cause]int
 	others     int // refusals beyond maxCauses
@@ -64,11 +65,16 @@ func (s *Summary) Add(d gate.Decision) {
 		if d.Error != "" {
 			s.failed++
 		}
-		return
+		if !d.WouldRefuse {
+			return
+		}
 	}
-	if d.Refused {
+	switch {
+	case d.Refused:
 		s.refused++
-	} else {
+	case d.WouldRefuse:
+		s.spared++
+	default:
 		s.letThrough++
 	}
 	c := cause{d.Origin, printable.Cut(d.Why(), maxReasonLength), d.Refused}
@@ -87,6 +93,9 @@ func (s *Summary) Print(w io.Writer, end End) {
 	totals := []string{count(s.requests, "request"), fmt.Sprintf("%d refused", s.refused)}
 	if s.letThrough > 0 {
 		totals = append(totals, fmt.Sprintf("%d let through that robots.txt disallows (mode report)", s.letThrough))
+	}
+	if s.spared > 0 {
+		totals = append(totals, fmt.Sprintf("%d let through whose use the site refuses (preferences.mode report)", s.spared))
 	}
 	if s.failed > 0 {
 		totals = append(totals, fmt.Sprintf("%d broken off or not answered", s.failed))

@@ -15,6 +15,7 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
 )
 
 // routes returns all routes of the API. openapi.json describes them.
@@ -79,7 +80,7 @@ func (m *muteWriter) WriteHeader(status int)      { m.status = status }
 func (m *muteWriter) Write(p []byte) (int, error) { return len(p), nil }
 
 // verdict judges a URL for the identity that the request names, or the default one. Agents in
-// the request replace the identity's product tokens.
+// the request replace the identity's product tokens, and purposes what it declares.
 func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 	target, err := robots.ParseTarget(r.URL.Query().Get("url"))
 	if err == nil {
@@ -89,7 +90,13 @@ func (a *Admin) verdict(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	use, err := preference.ParseUse(r.URL.Query()["purpose"], r.URL.Query().Get("content_use"))
+	if err != nil {
+		writeProblem(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	v, err := a.setup.Gate.Decide(r.Context(), gate.Ask{
+		Use:      use,
 		Target:   target,
 		Identity: r.URL.Query().Get("identity"),
 		Agents:   agentsOf(r),
@@ -131,7 +138,7 @@ func (a *Admin) policy(w http.ResponseWriter, r *http.Request) {
 		view := a.viewOf(p)
 		view.Text = string(p.Text)
 		if p.File != nil {
-			view.Sitemaps = p.File.Sitemaps()
+			view.Sitemaps, view.Licenses = p.File.Sitemaps(), p.File.Licenses()
 		}
 		writeJSON(w, http.StatusOK, "application/json", view)
 	}
@@ -268,6 +275,7 @@ type policyView struct {
 	SHA256           string         `json:"sha256,omitempty"`
 	Text             string         `json:"text,omitempty"`
 	Sitemaps         []string       `json:"sitemaps,omitempty"`
+	Licenses         []string       `json:"licenses,omitempty"`
 }
 
 // viewOf returns p without its text: a page of texts could take half a gigabyte.

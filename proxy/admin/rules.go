@@ -7,6 +7,7 @@ import (
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
+	"robotsproxy/robots/preference"
 )
 
 // rules responds with an origin's robots.txt line by line: which lines apply to an agent, and
@@ -42,7 +43,7 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 		}
 		for i, l := range robots.Lines(p.Text, tokens) {
 			shown := lineView{Line: i + 1, Text: l.Text, Rule: l.Rule, Group: l.Group}
-			if l.Rule {
+			if l.Rule || l.Preference {
 				shown.Hits = a.ledger.Hits(ledger.Line{Origin: view.Origin, SHA256: view.SHA256, Number: shown.Line})
 			}
 			view.Lines = append(view.Lines, shown)
@@ -60,12 +61,16 @@ func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
 		Form  string `json:"form"`
 	}
 	type identityView struct {
-		Name          string       `json:"name"`
-		ProductTokens []string     `json:"product_tokens"`
-		UserAgent     string       `json:"user_agent,omitempty"`
-		From          string       `json:"from,omitempty"`
-		Mode          string       `json:"mode"`
-		Signing       *signingView `json:"signing,omitempty"`
+		Name          string   `json:"name"`
+		ProductTokens []string `json:"product_tokens"`
+		UserAgent     string   `json:"user_agent,omitempty"`
+		From          string   `json:"from,omitempty"`
+		Mode          string   `json:"mode"`
+
+		Purposes   []preference.Purpose  `json:"purposes,omitempty"`
+		ContentUse preference.ContentUse `json:"content_use,omitempty"`
+
+		Signing *signingView `json:"signing,omitempty"`
 	}
 	var view struct {
 		Identities []identityView `json:"identities"`
@@ -73,7 +78,7 @@ func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
 	for name, id := range a.setup.Gate.Identities() {
 		shown := identityView{
 			Name: name, ProductTokens: append([]string{}, id.ProductTokens...), UserAgent: id.UserAgent, From: id.From,
-			Mode: cmp.Or(string(id.Mode), "enforce"),
+			Mode: cmp.Or(string(id.Mode), "enforce"), Purposes: id.Purposes, ContentUse: id.ContentUse,
 		}
 		if keys := id.Keys(); len(keys) > 0 {
 			shown.Signing = &signingView{keys[0].ID(), id.Agent().String(), cmp.Or(string(id.Signing.Form), "auto")}

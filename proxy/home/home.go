@@ -46,11 +46,13 @@ func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
 	at := reachedAt(r)
 	view := struct {
 		Name, Identity, Tokens, UserAgent string
+		Purposes                          string // that it declares
 		Key, Agent                        string // with which its requests are signed; "" if they are not
 		Proxy                             Reached
 		Clients                           []setup
 	}{Name: s.Name, Identity: name, UserAgent: printable.Line(r.UserAgent()), Proxy: at, Clients: setups(at)}
 	view.Tokens = printable.Line(strings.Join(id.Tokens(r.UserAgent()), ", "))
+	view.Purposes = purposesOf(id)
 	if keys := id.Keys(); len(keys) > 0 {
 		view.Key, view.Agent = keys[0].ID(), id.Agent().String()
 	}
@@ -64,6 +66,14 @@ func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	homeText.Execute(w, view)
+}
+
+func purposesOf(id *identity.Identity) string {
+	var words []string
+	for _, purpose := range id.Purposes {
+		words = append(words, string(purpose))
+	}
+	return strings.Join(words, ", ")
 }
 
 // servePAC serves a proxy auto-configuration file: the proxy for every URL. No way past it

@@ -8,7 +8,12 @@
 // refuses it for a path. Like a robots.txt itself, the package does no I/O.
 package preference
 
-import "robotsproxy/internal/enum"
+import (
+	"errors"
+	"fmt"
+
+	"robotsproxy/internal/enum"
+)
 
 // Purpose is what a bot fetches pages for.
 type Purpose string
@@ -74,6 +79,26 @@ func (u *ContentUse) UnmarshalText(text []byte) error {
 type Use struct {
 	Purposes Purposes   // none: no preference concerns the bot, whatever Content says
 	Content  ContentUse // "": no use= of a Content-Signal concerns it
+}
+
+// ParseUse reads a use as people write it on a command line or in a URL: purposes, and perhaps a
+// use of content. Without purposes the use of content must be "", since nothing would come of
+// it.
+func ParseUse(purposes []string, content string) (use Use, err error) {
+	for _, word := range purposes {
+		var p Purpose
+		if err := p.UnmarshalText([]byte(word)); err != nil {
+			return Use{}, fmt.Errorf("purpose: %w", err)
+		}
+		use.Purposes |= p.bit()
+	}
+	if err := use.Content.UnmarshalText([]byte(content)); err != nil {
+		return Use{}, fmt.Errorf("use of content: %w", err)
+	}
+	if content != "" && use.Purposes == 0 {
+		return Use{}, errors.New("a use of content counts only with a purpose; name one too")
+	}
+	return use, nil
 }
 
 // Source is where a site states a preference.

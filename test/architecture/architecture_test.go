@@ -87,6 +87,7 @@ var arrows = map[string]map[string]string{
 		"proxy/sign":         "the path of the key directory",
 		"robots":             "it parses origins and targets, and shows rules",
 		"robots/keeper":      "it shows the history of policies",
+		"robots/preference":  "what a bot declares, in questions and of identities",
 		"robots/policy":      "it shows policies",
 	},
 	"proxy/conns": {

@@ -137,19 +137,19 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	d := describe(t)
 	key, _ := signingKey(t, 1)
-	w := start(t, fmt.Sprintf(`identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report, sign: {keys: [%s], agent: "https://bot.example.org", http: true}}]
+	w := start(t, fmt.Sprintf(`identities: [{name: robot, match: {user_agents: ["Robot*"]}, product_tokens: [Robot], user_agent: Robot/2, from: a@b.example, mode: report, purposes: [search], content_use: full, sign: {keys: [%s], agent: "https://bot.example.org", http: true}}]
 overrides:
   - {origin: "https://own.example", verdict: allow, reason: our own, by: Ada, expires: 2026-01-31}
   - {origin: "http://own.example", verdict: disallow, reason: our own, by: Ada, expires: 9999-12-30}`, key))
 	var text atomic.Value
-	text.Store("User-agent: *\nDisallow: /a\nCrawl-delay: 0\nSitemap: /map\n")
+	text.Store("User-agent: *\nDisallow: /a\nCrawl-delay: 0\nSitemap: /map\nLicense: /license\nContent-Signal: search=no\n")
 	o := newOrigin(t, "http", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text.Load().(string)) }, nil)
 	origin := "?origin=" + url.QueryEscape(o.URL)
 	none := newOrigin(t, "http", http.NotFound, nil)
 
 	w.curl(o.URL + "/a")
 	w.send("DELETE", "/api/v1/policy"+origin)
-	text.Store("User-agent: *\nDisallow: /a\n\nUser-agent: robot\nDisallow:\n")
+	text.Store("Content-Usage: search=n\nUser-agent: *\nDisallow: /a\n\nUser-agent: robot\nDisallow:\n")
 	for _, page := range []string{o.URL + "/a", o.URL + "/b", none.URL + "/", "http://" + deadAddress + "/", "http://own.example/"} {
 		w.curl(page)
 		w.curl("-A", "Robot", page)
@@ -157,6 +157,7 @@ overrides:
 		d.want(w, 200, "GET", "/api/v1/verdict"+page)
 		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&agent=Other&agent=Robot")
 		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&identity=robot")
+		d.want(w, 200, "GET", "/api/v1/verdict"+page+"&purpose=ai-train&purpose=search&content_use=reference")
 	}
 	events := w.watch("?after=first")
 	for range 4 {
@@ -180,6 +181,7 @@ overrides:
 
 	d.want(w, 400, "GET", "/api/v1/verdict?url=nonsense")
 	d.want(w, 400, "GET", "/api/v1/verdict?url=http://nobody.example/&identity=nobody")
+	d.want(w, 400, "GET", "/api/v1/verdict?url=http://nobody.example/&purpose=nonsense")
 	d.want(w, 400, "GET", "/api/v1/policies?limit=1001")
 	d.want(w, 400, "GET", "/api/v1/decisions?limit=0")
 	d.want(w, 400, "GET", "/api/v1/decisions?verdict=nonsense")

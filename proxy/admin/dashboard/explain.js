@@ -12,8 +12,8 @@ export function start() {
   const form = byId("question");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const { url, identity, agent } = form.elements;
-    const to = route("explain", { url: url.value.trim(), identity: identity.value, agent: agentsIn(agent.value) });
+    const { url, identity, agent } = form.elements, purpose = new FormData(form).getAll("purpose");
+    const to = route("explain", { url: url.value.trim(), identity: identity.value, agent: agentsIn(agent.value), purpose });
     if (to === location.hash) show(new URLSearchParams(to.split(/\?(.*)/s)[1]));
     else location.hash = to;
   });
@@ -25,9 +25,10 @@ export async function show(query) {
   asking.abort();
   asking = new AbortController();
   const { signal } = asking;
-  const form = byId("question"), url = query.get("url") ?? "", identity = query.get("identity") ?? "", agent = query.getAll("agent");
+  const form = byId("question"), url = query.get("url") ?? "", identity = query.get("identity") ?? "", agent = query.getAll("agent"), purpose = query.getAll("purpose");
   form.elements.url.value = url;
   form.elements.agent.value = agent.join(" ");
+  for (const box of form.elements.purpose) box.checked = purpose.includes(box.value);
   hush(byId("explain-notice"));
   fill(byId("explained"));
   const known = await identities();
@@ -36,8 +37,8 @@ export async function show(query) {
   if (!url) return;
   fill(byId("explained"), el("p", { class: "empty" }, "Asking …"));
   try {
-    const verdict = await get("verdict", { url, identity, agent }, signal);
-    const view = verdict.line && verdict.robots_sha256 ? await get("rules", { origin: verdict.origin, agent: verdict.agent }, signal) : null;
+    const verdict = await get("verdict", { url, identity, agent, purpose }, signal);
+    const view = decidingLine(verdict) && verdict.robots_sha256 ? await get("rules", { origin: verdict.origin, agent: verdict.agent }, signal) : null;
     const mode = known.find(({ name }) => name === verdict.identity)?.mode;
     fill(byId("explained"), answer(verdict, mode, view && view.sha256 === verdict.robots_sha256 ? view.lines : []));
   } catch (problem) {
@@ -63,6 +64,7 @@ function answer(v, mode, lines) {
     ["Identity", `${plain(v.identity, 60)}${mode ? `, mode ${mode}` : ""}`],
     ["Agent", foreign(v.agent, 100)],
     ["Group", v.group && foreign(v.group, 100)],
+    ["Preference", v.preference && foreign(v.preference, 500)],
     ["Crawl delay", v.crawl_delay != null && `${v.crawl_delay} s`],
     ["robots.txt", v.robots_url && el("code", {}, foreign(v.robots_url, 300))],
     ["Its status", v.robots_status],
@@ -73,13 +75,17 @@ function answer(v, mode, lines) {
   ]);
   return el("div", { class: `panel answer ${kind}` },
     el("h2", { class: "verdict-line" }, chip(kind), ...ground(v)),
-    el("p", {}, sentence(v.reason)),
-    el("div", { class: "columns" }, list, lines.length > 0 && fileOf(lines, { decided: v.line, around: 6 })),
-    el("p", {}, el("a", { href: route("origin", { origin: v.origin, agent: v.agent, line: v.line }) }, "All about ", foreign(v.origin, 200))));
+    el("p", {}, v.would_refuse ? `${sentence("preference")} In preferences.mode report it is let through.` : sentence(v.reason)),
+    el("div", { class: "columns" }, list, lines.length > 0 && fileOf(lines, { decided: decidingLine(v), around: 6 })),
+    el("p", {}, el("a", { href: route("origin", { origin: v.origin, agent: v.agent, line: decidingLine(v) }) }, "All about ", foreign(v.origin, 200))));
 }
 
-// ground shows the rule that a verdict follows from, else the reason.
+// decidingLine is the line that refuses the use or, if none does, the rule's.
+const decidingLine = (v) => v.preference_line || v.line;
+
+// ground shows the preference or the rule that a verdict follows from, else the reason.
 function ground(v) {
+  if (v.preference) return [el("code", {}, foreign(v.preference, 500)), v.preference_line && el("span", { class: "aside" }, `on line ${v.preference_line}`)];
   if (!v.rule) return [el("span", {}, phrase(v.reason))];
   return [el("code", {}, foreign(v.rule, 500)), el("span", { class: "aside" }, `on line ${v.line}${v.reason === "rule" ? "" : `: ${phrase(v.reason)}`}`)];
 }

@@ -225,8 +225,9 @@ function row(d, isNew) {
 
 // why shows the rule or the reason, with a link to the origin's robots.txt.
 function why(d, kind) {
+  const [text, line] = d.preference ? [d.preference, d.preference_line] : [d.rule, d.line];
   let words = phrase(d.reason);
   if (kind === "held") words = "its turn comes too late"; // no rule held it back
-  else if (d.rule) words = [el("code", {}, foreign(d.rule, 160)), el("span", { class: "aside" }, ` line ${d.line}`)];
-  return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line: d.line }), title: d.rule && plain(d.rule, 1000) }, words);
+  else if (text) words = [el("code", {}, foreign(text, 160)), line && el("span", { class: "aside" }, ` line ${line}`)];
+  return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line }), title: text && plain(text, 1000) }, words);
 }

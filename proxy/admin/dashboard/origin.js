@@ -51,7 +51,7 @@ export async function show(query) {
 // blank removes what the page says of another origin, since the answers about this one may
 // take long, or never come.
 function blank() {
-  for (const place of ["origin-facts", "sitemaps", "file", "file-told", "versions"]) fill(byId(place));
+  for (const place of ["origin-facts", "sitemaps", "licenses", "file", "file-told", "versions"]) fill(byId(place));
   for (const notice of ["origin-notice", "file-notice", "history-notice"]) hush(byId(notice));
   byId("forget").hidden = byId("reader").hidden = true;
 }
@@ -84,7 +84,8 @@ function stand(policy) {
   byId("forget").hidden = !policy;
   if (policy === null) {
     facts(byId("origin-facts"), [["State", "Not known. The next request to it, or an explanation, fetches its robots.txt."]]);
-    sitemaps([], "–");
+    addresses("sitemaps", [], "–");
+    addresses("licenses", [], "–");
     return;
   }
   facts(byId("origin-facts"), [
@@ -96,14 +97,15 @@ function stand(policy) {
     ["Next try", policy.next_try && nextTry(policy)],
     ["SHA-256", policy.sha256 && el("code", { title: policy.sha256 }, policy.sha256.slice(0, 16) + "…")],
   ]);
-  sitemaps(policy.sitemaps ?? [], policy.sha256 ? "None." : "–");
+  addresses("sitemaps", policy.sitemaps ?? [], policy.sha256 ? "None." : "–");
+  addresses("licenses", policy.licenses ?? [], policy.sha256 ? "None." : "–");
 }
 
 const listed = 100;
 
-// sitemaps shows addresses without links, since strangers wrote them.
-function sitemaps(all, none) {
-  fill(byId("sitemaps"), all.slice(0, listed).map((one) => el("li", {}, foreign(one, 300))),
+// addresses shows them without links, since strangers wrote them.
+function addresses(place, all, none) {
+  fill(byId(place), all.slice(0, listed).map((one) => el("li", {}, foreign(one, 300))),
     all.length === 0 && el("li", { class: "aside" }, none),
     all.length > listed && el("li", { class: "aside" }, `and ${count(all.length - listed)} more`));
 }

@@ -7,12 +7,13 @@ import { byId, date, distance, el, foreign, moment } from "./dom.js";
 export const kinds = {
   allowed: { sign: "✓", word: "allowed" },
   refused: { sign: "✕", word: "refused" },
-  reported: { sign: "◐", word: "would be refused", hint: "Let through, since the identity's mode is report" },
+  reported: { sign: "◐", word: "would be refused", hint: "Let through, since the mode of the identity or of preferences is report" },
   held: { sign: "‖", word: "held back", hint: "Allowed, but its turn would come too late" },
 };
 
 // kindOf returns the kind of a decision, or of a verdict, which does not depend on the mode.
 export function kindOf(d) {
+  if (d.verdict === "allowed" && d.would_refuse && !d.refused) return "reported";
   if (d.verdict === "allowed") return d.refused ? "held" : "allowed";
   return d.refused === false ? "reported" : "refused";
 }

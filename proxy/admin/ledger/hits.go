@@ -29,7 +29,7 @@ func newHits() *hits {
 
 // add counts a decision, if a line of a robots.txt made it.
 func (h *hits) add(d *gate.Decision) {
-	if d.Line == 0 || d.RobotsSHA256 == "" || d.Reason != gate.ByRule && d.Reason != gate.NoRule {
+	if d.Line == 0 || d.RobotsSHA256 == "" || d.Reason != gate.ByRule && d.Reason != gate.NoRule && d.Reason != gate.ByPreference {
 		return
 	}
 	at := Line{d.Origin, d.RobotsSHA256, d.Line}
