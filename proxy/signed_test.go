@@ -280,6 +280,41 @@ func TestOwnSignaturesStay(t *testing.T) {
 	}
 }
 
+// Whatever a client puts into a request, one that is signed verifies as its origin got it, and
+// names no other agent.
+func TestClientsCannotSpoilSignatures(t *testing.T) {
+	w, keys := signedWorld(t)
+	o := w.origin("https/1.1", func(rw http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	for name, request := range map[string]string{
+		"a field of the connection alone":  "GET /a HTTP/1.1\r\nHost: HOST\r\nConnection: signature-input\r\nSignature-Input: a=()\r\nSignature: a=:AA==:\r\n\r\n",
+		"in another case":                  "GET /a HTTP/1.1\r\nHost: HOST\r\nconnection: close, SIGNATURE-Input\r\nsignature-input: a=()\r\nSIGNATURE-INPUT: b=()\r\n\r\n",
+		"fields that the proxy adds":       "GET /a HTTP/1.1\r\nHost: HOST\r\nConnection: signature-input, signature, signature-agent\r\n\r\n",
+		"a field of a WebSocket's upgrade": "GET /a HTTP/1.1\r\nHost: HOST\r\nConnection: Upgrade, Signature-Input\r\nUpgrade: websocket\r\nSignature-Input: a=()\r\n\r\n",
+		"parts in several spellings":       "GET /a HTTP/1.1\r\nHost: HOST\r\nsignature-agent: sig1=\"https://evil.example\"\r\nSIGNATURE-AGENT: x\r\nsignature: sig1=:AA==:\r\n\r\n",
+		"an underscore":                    "GET /a HTTP/1.1\r\nHost: HOST\r\nSignature_Input: a=()\r\n\r\n",
+		"trailers":                         "POST /a HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\nTrailer: Signature-Input\r\n\r\n1\r\nx\r\n0\r\nSignature-Input: a=()\r\nSignature: a=:AA==:\r\n\r\n",
+		"the absolute form":                "GET https://HOST/a HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+		"a method in lower case":           "get /a#b HTTP/1.1\r\nHost: HOST\r\n\r\n",
+		"HTTP/1.0":                         "GET //evil.example/../a HTTP/1.0\r\nHost: HOST\r\n\r\n",
+	} {
+		c := w.secure(o.host())
+		c.send(strings.ReplaceAll(request, "HOST", o.host()))
+		if resp, _ := c.response("GET"); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", name, resp.Status)
+			continue
+		}
+		if _, err := keys.verify(o.seen[len(o.seen)-1]); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close()
+	}
+	c := w.secure(o.host())
+	c.send("GET https://evil.example/ HTTP/1.1\r\nHost: " + o.host() + "\r\n\r\n")
+	if resp, _ := c.response("GET"); resp.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("for another origin: %s", resp.Status)
+	}
+}
+
 // A client's odd request goes out unsigned, and the log of serious things stays silent.
 func TestRequestsThatCannotBeSigned(t *testing.T) {
 	w, _ := signedWorld(t)

@@ -40,6 +40,7 @@ func TestLibrariesVerifyAllRequests(t *testing.T) {
 	}
 	site := newOrigin(t, "h2", note, note)
 	w := start(t, fmt.Sprintf(`directory_listen: 127.0.0.1:0
+log: {level: debug}
 upstream: {ca_file: ORIGINS, proxy: "http://%s", insecure: ["*"]}
 default_identity: {sign: {agent: "https://%s", keys: [%s, %s], lifetime: 10m}}`, newParent(t, site), agentHost, first, second))
 	want := w.askForAll()
@@ -63,6 +64,14 @@ default_identity: {sign: {agent: "https://%s", keys: [%s, %s], lifetime: 10m}}`,
 	if !slices.Equal(got, want) || robots == 0 {
 		t.Fatalf("the site was asked for %d files robots.txt and %d pages, want these %d pages:\n%s\n\nnot these:\n%s",
 			robots, len(got), len(want), strings.Join(want, "\n"), strings.Join(got, "\n"))
+	}
+
+	log := w.log.String()
+	for _, m := range sent {
+		_, nonce, _ := strings.Cut(m.Headers.Get("Signature-Input"), `nonce="`)
+		if nonce, _, _ = strings.Cut(nonce, `"`); nonce == "" || strings.Contains(log, nonce) {
+			t.Fatalf("the log has the nonce %q", nonce)
+		}
 	}
 
 	published := w.publishedKeys(firstID, secondID)
