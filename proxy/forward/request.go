@@ -145,8 +145,13 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		f.upstreamErrors.WithLabelValues("http_protocol_error").Inc()
 		return f.response(r, answer.Answer{Status: http.StatusBadGateway, Kind: "http_protocol_error", Details: "the origin answers with the status " + resp.Status})
 	}
-	x.upstream = resp.Body
 	x.admission.HonorRetryAfter(resp.StatusCode, resp.Header)
+	x.admission.NoteEdge(resp.StatusCode, resp.Header)
+	if x.admission.HeedResponse(resp.StatusCode, resp.Header) {
+		resp.Body.Close()
+		return f.response(r, answer.Refusal(&x.admission.Verdict, time.Now()))
+	}
+	x.upstream = resp.Body
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	message.StripResponse(resp.Header, f.opts.Name, switched)
 	if !switched {

@@ -29,6 +29,8 @@ type Admission struct {
 	asked    time.Time
 	waited   time.Duration
 	signed   string     // the ID of the key that has signed it; "": none
+	edge     Edge       // what the origin has done
+	price    string     // that it names, if edge is Priced
 	late     *pace.Late // not nil if its turn would come too late
 	permit   pace.Permit
 }

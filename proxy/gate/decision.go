@@ -57,6 +57,9 @@ type Decision struct {
 	Preference     string `json:"preference,omitempty"`      // see [Verdict]
 	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt
 	WouldRefuse    bool   `json:"would_refuse,omitempty"`
+
+	Edge  Edge   `json:"edge,omitempty"`  // what the origin did although its robots.txt allows the request
+	Price string `json:"price,omitempty"` // that it named, if Edge is Priced
 }
 
 // Watch calls do with every decision from now on, until stop is called. Many goroutines call
@@ -80,6 +83,7 @@ type recorder struct {
 	requests *prometheus.CounterVec
 	signed   *prometheus.CounterVec
 	spared   *prometheus.CounterVec
+	edge     *prometheus.CounterVec
 	duration prometheus.Histogram
 
 	mu       sync.Mutex // held while watchers is replaced
@@ -101,6 +105,10 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 			Name: "robotsproxy_would_refuse_total",
 			Help: "Requests let through that a site's preference would refuse in preferences.mode enforce, by where the site states it; tunnel: in one that is not read.",
 		}, []string{"identity", "source"}),
+		edge: promauto.With(metrics).NewCounterVec(prometheus.CounterOpts{
+			Name: "robotsproxy_edge_total",
+			Help: "Requests that robots.txt allows and the origin turned away: by a challenge, by 401, 403 or 429 (refused), or by 402 (priced).",
+		}, []string{"identity", "edge"}),
 		duration: promauto.With(metrics).NewHistogram(prometheus.HistogramOpts{
 			Name:    "robotsproxy_request_duration_seconds",
 			Help:    "From a request's header to the end of its response.",
@@ -109,7 +117,7 @@ func newRecorder(log zerolog.Logger, metrics prometheus.Registerer) *recorder {
 	}
 }
 
-// expect creates the count of every identity, verdict and reason at 0. It does so for every form
+// expect creates the count of every identity, verdict and reason, and of every edge, at 0. It does so for every form
 // of signature if any identity signs, and for every source that counts for those that
 // declare purposes. If a series began with its first request, its rate would not show
 // that request.
@@ -124,6 +132,9 @@ func (r *recorder) expect(identities iter.Seq2[string, *identity.Identity], sour
 		if id.Signs() {
 			r.signed.WithLabelValues(sign.Dictionary.String())
 			r.signed.WithLabelValues(sign.String.String())
+		}
+		for _, edge := range edges {
+			r.edge.WithLabelValues(name, string(edge))
 		}
 		for reason, about := range reasons {
 			for _, judgment := range about.judgments {
@@ -175,6 +186,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 		WaitMS:       milliseconds(a.waited),
 	}
 	d.Preference, d.PreferenceLine, d.WouldRefuse = printable.Cut(a.Preference, maxText), a.PreferenceLine, a.WouldRefuse
+	d.Edge, d.Price = a.edge, a.price
 	d.OverrideReason, d.OverrideBy = a.OverrideReason, a.OverrideBy
 	if a.signed != "" {
 		d.Signed = a.signed[:shortKeyID]
@@ -228,6 +240,12 @@ func (r *recorder) write(d *Decision) {
 	}
 	if d.WouldRefuse {
 		line.Bool("would_refuse", true)
+	}
+	if d.Edge != "" {
+		line.Str("edge", string(d.Edge))
+	}
+	if d.Price != "" {
+		line.Str("price", d.Price)
 	}
 	if d.Cause != "" {
 		line.Str("cause", d.Cause)

@@ -127,7 +127,7 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	v.Judgment = Disallowed
 	v.mode, v.strict = id.Mode, settings.StrictPaths
 	v.at = time.Duration(now.Unix()%secondsPerDay) * time.Second
-	v.declare(settings, id, ask)
+	v.declare(settings, id, ask, tokens)
 	if o := settings.overrideFor(v.Origin, now); o != nil {
 		v.override(o, tokens, ask.Target)
 		return id, nil

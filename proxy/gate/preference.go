@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 
 	"robotsproxy/internal/enum"
@@ -98,10 +99,10 @@ func (ask *Ask) use(id *identity.Identity) preference.Use {
 }
 
 // declare notes what the bot declares, unless no preference can concern the ask.
-func (v *Verdict) declare(settings *Settings, id *identity.Identity, ask *Ask) {
+func (v *Verdict) declare(settings *Settings, id *identity.Identity, ask *Ask, tokens []string) {
 	v.heeded, v.lenient = settings.heeded, settings.Preferences.Mode == identity.Report
 	if use := ask.use(id); use.Purposes != 0 && id.Mode != identity.Off && !ask.Target.IsRobotsTxt() {
-		v.use = use
+		v.use, v.tokens = use, tokens
 	}
 }
 
@@ -132,7 +133,10 @@ func (v *Verdict) prefer(r preference.Refusal) {
 
 // refuseUse refuses the request because of its preference.
 func (v *Verdict) refuseUse() {
-	v.Judgment, v.Reason, v.Rule, v.Line, v.served = Disallowed, ByPreference, v.Preference, v.PreferenceLine, ""
+	v.Judgment, v.Reason, v.Rule, v.Line, v.served = Disallowed, ByPreference, "", 0, ""
+	if v.PreferenceLine > 0 {
+		v.Rule, v.Line = v.Preference, v.PreferenceLine
+	}
 }
 
 // extentOfUse says how far preferences in the file let the bot go.
@@ -145,4 +149,30 @@ func (v *Verdict) extentOfUse() robots.Extent {
 		return robots.Nothing
 	}
 	return robots.Part
+}
+
+// HeedResponse judges a response by what its own fields say about the declared use, and reports
+// whether the client must not have it; then the admission refuses. It looks at responses that
+// carry a page or stand for one that the client has: 2xx, 304 and 101. Redirects and errors
+// pass, and trailers are not looked at: they come too late.
+func (a *Admission) HeedResponse(status int, header http.Header) (refused bool) {
+	page := status/100 == 2 || status == http.StatusNotModified || status == http.StatusSwitchingProtocols
+	if !page || !a.heedsResponses() || a.Judgment != Allowed {
+		return false
+	}
+	if reserved, stated := preference.Reservation(header); stated && !reserved && a.preferred == preference.TDMRep {
+		a.forgetPreference() // what the page itself says goes before the file
+	}
+	if a.Preference != "" {
+		return false
+	}
+	refusal, found := preference.OfResponse(header, a.tokens, a.use)
+	if !found {
+		return false
+	}
+	a.prefer(refusal)
+	if a.settings.Preferences.RefusesResponses() {
+		a.refuseUse()
+	}
+	return !a.Admits()
 }

@@ -135,7 +135,7 @@ func (v *Verdict) WhyPreference() string {
 	case v.Preference == "":
 		return ""
 	case v.preferred == preference.Response:
-		return v.Preference
+		return v.Preference + " of " + v.URL
 	case v.PreferenceLine > 0:
 		return fmt.Sprintf("%s on line %d of %s", v.Preference, v.PreferenceLine, cmp.Or(v.RobotsURL, v.source))
 	}
@@ -163,6 +163,8 @@ func (d *Decision) Why() string {
 		return cmp.Or(d.Preference, ByPreference.Phrase())
 	case d.Rule != "":
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)
+	case d.Reason == ByPreference && d.Cause == "":
+		return d.Preference
 	case cmp.Or(d.Cause, d.OverrideReason) != "":
 		return fmt.Sprintf("%s (%s)", d.Reason.Phrase(), cmp.Or(d.Cause, d.OverrideReason))
 	}

@@ -60,6 +60,7 @@ type Verdict struct {
 	cdn    string        // the network that serves the origin; "": none, or it was not asked about
 
 	use       preference.Use     // what the bot declares; without purposes, nobody asks for preferences
+	tokens    []string           // its product tokens, if it declares purposes
 	heeded    preference.Sources // whose preferences count
 	lenient   bool               // preferences.mode is report
 	preferred preference.Source  // whose Preference is

@@ -218,7 +218,7 @@ function row(d, isNew) {
     cell("agent", foreign(d.agent, 60)),
     cell("method", el("span", { title: d.door && `By the door: ${d.door}` }, foreign(d.method, 20))),
     cell("url", el("a", { href: route("explain", { url: d.url, identity: d.identity, agent: d.agent }), title: plain(d.url, 1000) }, foreign(d.url, 300))),
-    cell("why", why(d, kind), d.error && el("span", { class: kind === "held" ? "error aside" : "error", title: plain(d.error, 1000) }, foreign(d.error, 200))),
+    cell("why", why(d, kind), d.edge && el("span", { class: "aside", title: "What the site did although its robots.txt allows the request" }, `site: ${d.edge}`, d.price && ` (${plain(d.price, 100)})`), d.error && el("span", { class: kind === "held" ? "error aside" : "error", title: plain(d.error, 1000) }, foreign(d.error, 200))),
     cell("status number", d.status ? String(d.status) : el("span", { title: "The client left before it got a response" }, "left")),
     cell("wait number", el("span", { class: "label" }, "wait "), duration(d.wait_ms)));
 }

@@ -32,7 +32,7 @@ func (l *Ledger) Enter(d gate.Decision) {
 	// Both may be parts of much longer texts, all of which they would keep in memory.
 	d.Agent, d.Method = strings.Clone(printable.Cut(d.Agent, maxTextLength)), strings.Clone(printable.Cut(d.Method, maxTextLength))
 	d.URL, d.Rule, d.Error = printable.Cut(d.URL, maxTextLength), printable.Cut(d.Rule, maxTextLength), printable.Cut(d.Error, maxTextLength)
-	d.Preference = printable.Cut(d.Preference, maxTextLength)
+	d.Price, d.Preference = strings.Clone(d.Price), printable.Cut(d.Preference, maxTextLength)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
