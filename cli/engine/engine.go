@@ -222,6 +222,7 @@ func (e *Engine) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Op
 	if err != nil {
 		return nil, nil, err
 	}
+	g.CDN = e.keeper.CDN
 	options := proxy.Options{
 		Name:   cfg.Name,
 		Via:    cfg.Upstream.Via,

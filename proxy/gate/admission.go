@@ -78,7 +78,11 @@ func (a *Admission) Late() *pace.Late { return a.late }
 // called last, right before the request is sent. A request that can't be signed, or has a
 // signature of its own, is to be sent as it is.
 func (a *Admission) Sign(header http.Header) {
-	signature, err := a.Bot.Sign(header, a.method, a.Target, a.cdn)
+	cdn := a.cdn
+	if cdn == "" && a.gate.CDN != nil && a.Bot.Signs() {
+		cdn = a.gate.CDN(a.Target.Origin)
+	}
+	signature, err := a.Bot.Sign(header, a.method, a.Target, cdn)
 	switch {
 	case err != nil: // it is the client's doing, so it must not fill the log
 		a.gate.recorder.log.Debug().Err(err).Stringer("client", a.client).Str("identity", a.Identity).

@@ -34,6 +34,11 @@ type Policies interface {
 // Gate judges requests by the settings and policies that hold at that moment. Its
 // methods are safe for concurrent use.
 type Gate struct {
+	// CDN returns the network that an origin is known to be behind, without waiting; "" for
+	// none. Requests for which no policy is asked are signed by it. It must be set before the
+	// Gate is used; nil: no network is known.
+	CDN func(robots.Origin) string
+
 	settings atomic.Pointer[Settings]
 	policies Policies
 	pacer    *pace.Pacer // nil: nothing is paced

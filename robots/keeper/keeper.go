@@ -5,6 +5,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,18 +152,23 @@ func (k *Keeper) SetOptions(opts policy.Options) {
 
 func (k *Keeper) opts() *policy.Options { return k.options.Load() }
 
+// CDN returns the network that an origin is known to be behind, as [fetch.Result] names it, by
+// what memory has of its robots.txt; "" for none. It asks neither the store nor the origin.
+func (k *Keeper) CDN(origin robots.Origin) string {
+	if e := k.memory.Get(memory.Key{Origin: origin}); e != nil {
+		return e.Record.CDN
+	}
+	return ""
+}
+
 // request is the request for the file of an entry. The network that its origin is behind may
 // be known by robots.txt alone, which is asked for first.
 func (k *Keeper) request(e *memory.Entry, s Sender) fetch.Request {
-	cdn := e.Record.CDN
-	if robotsTxt := k.memory.Get(memory.Key{Origin: e.Origin}); cdn == "" && robotsTxt != nil {
-		cdn = robotsTxt.Record.CDN
-	}
 	return fetch.Request{
 		Origin: e.Origin, Path: e.Kind.Path(),
 		UserAgent: s.UserAgent, From: s.From, ClientAgent: s.ClientAgent, Client: s.local,
 		HasText: e.Record.SHA256 != "", KnownAgent: e.Record.UserAgent,
-		CDN: cdn, Sign: s.Sign,
+		CDN: cmp.Or(e.Record.CDN, k.CDN(e.Origin)), Sign: s.Sign,
 	}
 }
 
