@@ -100,8 +100,12 @@ func (s *Server) reach(ctx context.Context, o *opaque.Tunnel, to robots.Origin) 
 		return nil, &a, err
 	}
 	if origin, err = s.transport.Dial(ctx, to); err != nil {
+		if ctx.Err() == nil && upstream.IsOriginsFault(err) {
+			o.Admission.Unanswered()
+		}
 		return failed(err)
 	}
+	o.Admission.Answered(http.StatusOK, nil) // no more is seen of the origin
 	return origin, nil, nil
 }
 

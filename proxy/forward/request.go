@@ -130,6 +130,9 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	switch {
 	case err != nil && (stall == flow.Silent || stall == flow.UpBlocked):
 		x.err, x.told = err, true
+		if stall == flow.UpBlocked {
+			x.admission.Unanswered()
+		}
 		return f.response(r, f.stalled(stall, x.watchdog.Limit))
 	case err != nil && r.Context().Err() != nil:
 		x.err = err
@@ -139,13 +142,17 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		return f.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.client.Upload.Malformed().Error()))
 	case err != nil:
 		x.err = err
+		if upstream.IsOriginsFault(err) {
+			x.admission.Unanswered()
+		}
 		return f.response(r, f.UpstreamFailed(err))
 	case resp.StatusCode < 100, resp.StatusCode > 999, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
+		x.admission.Unanswered()
 		f.upstreamErrors.WithLabelValues("http_protocol_error").Inc()
 		return f.response(r, answer.Answer{Status: http.StatusBadGateway, Kind: "http_protocol_error", Details: "the origin answers with the status " + resp.Status})
 	}
-	x.admission.HonorRetryAfter(resp.StatusCode, resp.Header)
+	x.admission.Answered(resp.StatusCode, resp.Header)
 	x.admission.NoteEdge(resp.StatusCode, resp.Header)
 	if x.admission.HeedResponse(resp.StatusCode, resp.Header) {
 		resp.Body.Close()

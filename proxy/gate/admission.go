@@ -56,10 +56,11 @@ func (g *Gate) newAdmission(ask *Ask) *Admission {
 // [Admission.Late] says why. An error means that the client has left.
 func (a *Admission) Wait(ctx context.Context) error {
 	var err error
-	if a.gate.pacer != nil && a.Admits() && a.mode != identity.Off && !a.Target.IsRobotsTxt() {
+	if a.gate.pacer != nil && a.paces(&a.Target) {
 		a.permit, err = a.gate.pacer.Wait(ctx, a.paceRequest())
 		if errors.As(err, &a.late) {
 			err = nil
+			a.Hold = a.gate.pacer.Held(a.paceRequest())
 		}
 	}
 	a.waited = a.gate.now().Sub(a.asked)
@@ -93,16 +94,29 @@ func (a *Admission) Sign(header http.Header) {
 	}
 }
 
-// HonorRetryAfter holds further requests of the same bot if the origin asks for that: by
-// Retry-After in a response with 429 or 503 (RFC 9110 10.2.3, RFC 6585 4).
-func (a *Admission) HonorRetryAfter(status int, header http.Header) {
-	if a.gate.pacer == nil || a.mode == identity.Off || status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+// Answered tells the pacer how the origin has answered. Further requests of the same bot are
+// held if the origin asks for that, by Retry-After in a response with 429 or 503 (RFC 9110
+// 10.2.3, RFC 6585 4), or if it fails too often.
+func (a *Admission) Answered(status int, header http.Header) {
+	if a.gate.pacer == nil || a.mode == identity.Off {
 		return
 	}
-	if length, ok := pace.RetryAfter(header, a.gate.now()); ok {
-		a.gate.pacer.Hold(a.paceRequest(), length)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		if length, ok := pace.RetryAfter(header, a.gate.now()); ok {
+			a.gate.pacer.Hold(a.paceRequest(), length)
+		}
+	}
+	switch {
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		a.permit.Failed()
+	default:
+		a.permit.Succeeded()
 	}
 }
+
+// Unanswered tells the pacer that the origin could not be reached or did not answer. Neither
+// this nor Answered may be called if that was the client's doing, or this proxy's.
+func (a *Admission) Unanswered() { a.permit.Failed() }
 
 // Done ends the admission, and counts and logs the request. status and bytes are those of the
 // response as the client got it. failure says why the origin gave no response, or only a
@@ -115,14 +129,19 @@ func (a *Admission) Done(status int, bytes int64, failure error) {
 // Discard ends the admission without counting or logging the request.
 func (a *Admission) Discard() { a.permit.Release() }
 
+// paces reports whether a request for the target waits for its turn.
+func (v *Verdict) paces(t *robots.Target) bool {
+	return v.Admits() && v.mode != identity.Off && !t.IsRobotsTxt()
+}
+
 // paceRequest returns the request as the pacer sees it. An override states no delay, but its
 // robots_file may.
-func (a *Admission) paceRequest() pace.Request {
+func (v *Verdict) paceRequest() pace.Request {
 	return pace.Request{
-		Origin:   a.Origin,
-		Identity: a.Identity,
-		Group:    cmp.Or(a.Group, "*"), // without a group, everyone's
-		Delay:    a.delay,
-		Stated:   a.CrawlDelay != nil,
+		Origin:   v.Origin,
+		Identity: v.Identity,
+		Group:    cmp.Or(v.Group, "*"), // without a group, everyone's
+		Delay:    v.delay,
+		Stated:   v.CrawlDelay != nil,
 	}
 }

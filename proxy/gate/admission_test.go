@@ -212,7 +212,7 @@ func TestRetryAfterIsHonored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p.HonorRetryAfter(test.status, test.header)
+				p.Answered(test.status, test.header)
 				p.Done(test.status, 0, nil)
 				if got := waits(t, g, "https://example.com/"); got[0] != test.want {
 					t.Errorf("waited %v, want %v", got[0], test.want)

@@ -107,6 +107,9 @@ func (u *UnknownIdentityError) Error() string {
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
 	_, err := g.decide(ctx, g.settings.Load(), &ask, g.now(), &v)
+	if g.pacer != nil && err == nil && v.paces(&ask.Target) {
+		v.Hold = g.pacer.Held(v.paceRequest())
+	}
 	return v, err
 }
 

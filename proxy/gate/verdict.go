@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
@@ -44,6 +45,10 @@ type Verdict struct {
 	// when the override ends.
 	OverrideReason string `json:"override_reason,omitempty"`
 	OverrideBy     string `json:"override_by,omitempty"`
+
+	// Hold is what keeps allowed requests from the origin for now; nil if nothing does, or it
+	// is not known. Its members are the verdict's in JSON.
+	*pace.Hold
 
 	// Cause says why the robots.txt is unreachable, NextTry when it will be fetched again.
 	Cause   string    `json:"-"`

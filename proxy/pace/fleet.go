@@ -20,11 +20,13 @@ import (
 )
 
 // The keys in Redis. All of them expire. Names of origins, identities and groups may be
-// long, so keys have their hash.
+// long, so keys have their hash. By [PerSite], an origin is a registrable domain here.
 const (
-	turnsKey   = "robotsproxy:turns:"  // + origin, identity and group: a sorted set of turns by their time
-	holdKey    = "robotsproxy:hold:"   // + origin and identity: when the hold ends
-	membersKey = "robotsproxy:proxies" // a sorted set of the proxies that share turns, by when they expire
+	turnsKey    = "robotsproxy:turns:"    // + origin, identity and group: a sorted set of turns by their time
+	holdKey     = "robotsproxy:hold:"     // + origin and identity: when the hold that the origin asked for ends
+	failuresKey = "robotsproxy:failures:" // + origin and identity: a hash with the row of failures
+	dayKey      = "robotsproxy:day:"      // + origin and identity: a hash with the requests of each hour
+	membersKey  = "robotsproxy:proxies"   // a sorted set of the proxies that share turns, by when they expire
 )
 
 // A proxy sends a heartbeat every heartbeatEvery, and counts as a member for memberFor after
@@ -146,13 +148,14 @@ type turn struct {
 	comes      time.Time     // by the clock of this process
 }
 
-// takeScript finds the first time that is at least a delay away from all turns taken, and
-// takes it unless it is too far off. It may be a turn that was given back: else clients that
-// leave and return would fill all time with turns that nobody uses.
+// takeScript finds the first time that is after the delay of each turn taken before it and its
+// own delay before the next one, and takes it unless it is too far off. It may be a turn that was
+// given back: else clients that leave and return would fill all time with turns that nobody uses.
 //
 // It returns how long it is until the turn and until the end of the origin's hold, in
 // milliseconds. A request that asks again, since the first answer was lost, gets the same
-// turn. A turn is kept until the delay after it is over.
+// turn. A turn is kept until the delay after it is over. That delay is the last part of its
+// name; a name without one is of an older version of this program.
 var takeScript = redis.NewScript(`
 local token, delay, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -160,18 +163,23 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local held = tonumber(KEYS[2] and redis.call('GET', KEYS[2]) or 0)
 local slot = tonumber(redis.call('ZSCORE', KEYS[1], token) or nil)
 if not slot then
-	redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - delay)
 	slot = math.max(now, held)
-	local taken = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+	local taken, last, found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), 0, false
 	for i = 2, #taken, 2 do
-		if taken[i] - slot >= delay then
-			break
+		local free = taken[i] + (tonumber(string.match(taken[i - 1], ':(%d+)$') or nil) or delay)
+		if free <= now then
+			redis.call('ZREM', KEYS[1], taken[i - 1])
+		else
+			found = found or taken[i] - slot >= delay
+			if not found then
+				slot = math.max(slot, free)
+			end
+			last = math.max(last, free)
 		end
-		slot = math.max(slot, taken[i] + delay)
 	end
 	if slot - now <= most then
 		redis.call('ZADD', KEYS[1], slot, token)
-		redis.call('PEXPIRE', KEYS[1], math.max(slot, taken[#taken] or 0) - now + delay)
+		redis.call('PEXPIRE', KEYS[1], math.max(slot + delay, last) - now)
 	end
 end
 return {slot - now, held - now}`)
@@ -185,16 +193,16 @@ if till > tonumber(redis.call('GET', KEYS[1]) or 0) then
 end
 return 1`)
 
-// take takes the next turn, unless it is further off than MaxWait. It returns nil if Redis
-// does not answer.
-func (f *fleet) take(r *Request, delay time.Duration, opts *Options) *turn {
-	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Group), token: rand.Text()}
+// take takes the next turn, unless it is further off than most. It returns nil if Redis does
+// not answer.
+func (f *fleet) take(r *Request, delay, most time.Duration, opts *Options) *turn {
+	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Group), token: fmt.Sprintf("%s:%d", rand.Text(), milliseconds(delay))}
 	keys := []string{t.key}
 	if opts.RetryAfter {
 		keys = append(keys, holdKey+hashed(r.Origin, r.Identity))
 	}
 	answered := f.ask(func(ctx context.Context, rdb *redis.Client) error {
-		ms, err := takeScript.Run(ctx, rdb, keys, t.token, milliseconds(delay), opts.MaxWait.Milliseconds()).Int64Slice()
+		ms, err := takeScript.Run(ctx, rdb, keys, t.token, milliseconds(delay), most.Milliseconds()).Int64Slice()
 		if err != nil {
 			return err
 		}
@@ -215,8 +223,8 @@ func (f *fleet) giveBack(t *turn) {
 
 // hold tells the other proxies that an origin holds requests for so long. It affects
 // requests that take a turn from then on.
-func (f *fleet) hold(r *Request, length time.Duration) {
-	keys := []string{holdKey + hashed(r.Origin, r.Identity)}
+func (f *fleet) hold(key siteKey, length time.Duration) {
+	keys := []string{holdKey + hashed(key.origin, key.identity)}
 	f.ask(func(ctx context.Context, rdb *redis.Client) error {
 		return holdScript.Run(ctx, rdb, keys, milliseconds(length)).Err()
 	})

@@ -45,7 +45,7 @@ func TestFleetTakesTurns(t *testing.T) {
 	var turns []*turn
 	for i := range 5 {
 		f := []*fleet{one, two}[i%2]
-		turn := f.take(&r, delay, &opts)
+		turn := f.take(&r, delay, opts.MaxWait, &opts)
 		if turn == nil || !near(turn.wait, time.Duration(i)*delay) && i > 0 || i == 0 && turn.wait != 0 {
 			t.Fatalf("turn %d: %+v", i, turn)
 		}
@@ -53,7 +53,7 @@ func TestFleetTakesTurns(t *testing.T) {
 	}
 	want := func(what string, wait time.Duration) *turn {
 		t.Helper()
-		turn := two.take(&r, delay, &opts)
+		turn := two.take(&r, delay, opts.MaxWait, &opts)
 		if turn == nil || !near(turn.wait, wait) {
 			t.Errorf("%s: %+v, want %v", what, turn, wait)
 		}
@@ -72,18 +72,18 @@ func TestFleetTakesTurns(t *testing.T) {
 
 	other := r
 	other.Group = "Other"
-	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
+	if turn := two.take(&other, delay, opts.MaxWait, &opts); turn == nil || turn.wait != 0 {
 		t.Errorf("another group: %+v", turn)
 	}
-	one.hold(&r, 3*time.Minute)
-	one.hold(&r, time.Minute)
+	one.hold(r.site(), 3*time.Minute)
+	one.hold(r.site(), time.Minute)
 	other.Group = "Third"
-	if turn := two.take(&other, delay, &opts); turn == nil || !near(turn.wait, 3*delay) || turn.hold != turn.wait {
+	if turn := two.take(&other, delay, opts.MaxWait, &opts); turn == nil || !near(turn.wait, 3*delay) || turn.hold != turn.wait {
 		t.Errorf("a hold: %+v", turn)
 	}
 	opts.RetryAfter = false
 	other.Group = "Fourth"
-	if turn := two.take(&other, delay, &opts); turn == nil || turn.wait != 0 {
+	if turn := two.take(&other, delay, opts.MaxWait, &opts); turn == nil || turn.wait != 0 {
 		t.Errorf("a hold that is not heeded: %+v", turn)
 	}
 	for _, key := range rdb.Keys(context.Background(), "*").Val() {
@@ -122,13 +122,13 @@ func TestFleetLeaving(t *testing.T) {
 		t.Errorf("one that leaves: %v", err)
 	}
 	p.mu.Lock()
-	p.hold(p.siteOf(&r), time.Now().Add(10*time.Minute))
+	p.hold(p.siteOf(r.site()), time.Now().Add(10*time.Minute), ByRetryAfter)
 	p.mu.Unlock()
 	var late *Late
 	if _, err := p.Wait(context.Background(), r); !errors.As(err, &late) || late.cause != heldByOrigin || !near(late.Wait, 10*time.Minute) {
 		t.Errorf("one that is held: %v", err)
 	}
-	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil || !near(turn.wait, r.Delay) {
+	if turn := p.fleet.take(&r, r.Delay, p.opts.Load().MaxWait, p.opts.Load()); turn == nil || !near(turn.wait, r.Delay) {
 		t.Errorf("the next turn: %+v", turn)
 	}
 }
@@ -173,7 +173,7 @@ func TestFleetMovesUp(t *testing.T) {
 		arrived = w.arrived
 	}
 	p.mu.Unlock()
-	if turn := other.fleet.take(&r, r.Delay, other.opts.Load()); turn == nil || !near(turn.wait, 3*r.Delay) {
+	if turn := other.fleet.take(&r, r.Delay, p.opts.Load().MaxWait, other.opts.Load()); turn == nil || !near(turn.wait, 3*r.Delay) {
 		t.Errorf("the next turn: %+v", turn)
 	}
 	leave[2]()
@@ -240,7 +240,7 @@ func TestFleetWhenRedisAnswersErrors(t *testing.T) {
 	if err := rdb.Set(context.Background(), key, "not a sorted set", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn != nil {
+	if turn := p.fleet.take(&r, r.Delay, p.opts.Load().MaxWait, p.opts.Load()); turn != nil {
 		t.Errorf("took %+v", turn)
 	}
 	if text := log.String(); !strings.Contains(text, "turns cannot be shared") || !strings.Contains(text, "WRONGTYPE") {
@@ -249,7 +249,7 @@ func TestFleetWhenRedisAnswersErrors(t *testing.T) {
 	if err := rdb.Del(context.Background(), key).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if turn := p.fleet.take(&r, r.Delay, p.opts.Load()); turn == nil {
+	if turn := p.fleet.take(&r, r.Delay, p.opts.Load().MaxWait, p.opts.Load()); turn == nil {
 		t.Error("Redis is left alone, though it answered")
 	}
 }

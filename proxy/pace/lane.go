@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// site is the state of one identity at one origin. It exists only while there is any.
+// site is the state of one identity at one origin or, by [PerSite], at one registrable domain.
+// It exists only while there is any.
 type site struct {
 	key      siteKey
 	lanes    map[sum]*lane // by group
@@ -15,7 +16,9 @@ type site struct {
 	stalled  []*lane       // those whose first request waits for a permit, in order of arrival
 
 	held    time.Time   // until when no request may start; zero: it is not held
+	heldBy  Holder      // "" if it is not held
 	release *time.Timer // ends the hold
+	probe   *waiter     // the request that finds out whether the site still fails; nil: none does
 }
 
 // lane is the queue of the requests of one group, in order of arrival. Whatever they wait
@@ -28,78 +31,81 @@ type lane struct {
 
 	waiters list.List     // of *waiter
 	delays  time.Duration // of all waiters
-	last    time.Time     // when the last request started; zero: none has
-	delay   time.Duration // of that request; the lane is kept until it is over
+	free    time.Time     // when the delay after the last start is over; the lane is kept until then
 	stalled bool          // it is in site.stalled
 	timer   *time.Timer   // calls run when a request is due
 }
 
 // waiter is a request in a lane.
 type waiter struct {
-	delay   time.Duration // from the start before it
+	delay   time.Duration // from its start to the next
 	arrived time.Time
 	maxWait time.Duration
 	slot    *turn // in the fleet; nil: it has none
 
+	lane    *lane
 	at      *list.Element // nil when it has left the lane
 	started bool
-	permit  Permit
+	counted bool       // in site.inFlight
+	epoch   int64      // of the site's row of failures, when it started
+	token   string     // see name
 	turn    chan error // gets nil when it has started, or a *Late
 }
 
 // All functions below, except join and leave, must be called with the pacer's lock held.
 
-func (p *Pacer) siteOf(r *Request) *site {
-	s := p.sites[r.site()]
+func (p *Pacer) siteOf(key siteKey) *site {
+	s := p.sites[key]
 	if s == nil {
-		s = &site{key: r.site(), lanes: map[sum]*lane{}}
-		p.sites[s.key] = s
+		s = &site{key: key, lanes: map[sum]*lane{}}
+		p.sites[key] = s
 	}
 	return s
 }
 
 // tidy removes a site that has no state.
 func (p *Pacer) tidy(s *site) {
-	if len(s.lanes) == 0 && s.inFlight == 0 && s.held.IsZero() && p.sites[s.key] == s {
+	if len(s.lanes) == 0 && s.inFlight == 0 && s.held.IsZero() && s.probe == nil && p.sites[s.key] == s {
 		delete(p.sites, s.key)
 	}
 }
 
 // join adds a request to its lane, unless it would wait too long.
-func (p *Pacer) join(r *Request, w *waiter) *lane {
+func (p *Pacer) join(r *Request, w *waiter) {
 	group := sum(sha256.Sum256([]byte(r.Group)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.siteOf(r)
+	s := p.siteOf(r.site())
 	l := s.lanes[group]
 	if l == nil {
 		l = &lane{pacer: p, site: s, group: group}
 		s.lanes[group] = l
 	}
+	w.lane = l
 	if wait := l.estimate(w).Sub(w.arrived); wait > w.maxWait {
-		w.turn <- w.late(wait, s.held.Sub(w.arrived))
+		w.turn <- w.late(wait, s.held.Sub(w.arrived), s.heldBy)
 	} else {
 		l.add(w)
 	}
 	l.run()
-	return l
 }
 
 // leave removes a request from its lane. If it has just started, or is late already, it
 // returns that result instead.
-func (p *Pacer) leave(l *lane, w *waiter, cause error) (Permit, error) {
+func (p *Pacer) leave(w *waiter, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.at == nil {
-		return w.permit, <-w.turn
+		return <-w.turn
 	}
-	l.drop(w)
-	l.run()
-	return Permit{}, cause
+	w.lane.drop(w)
+	w.lane.run()
+	return cause
 }
 
 // add appends a request. Its slot may come before those of requests ahead of it. Slots are
-// exchanged so that they follow the order of the lane.
+// exchanged so that they follow the order of the lane. A slot has room for a delay, so if the
+// delays differ, the request moves forward instead.
 func (l *lane) add(w *waiter) {
 	w.at = l.waiters.PushBack(w)
 	l.delays += w.delay
@@ -111,6 +117,11 @@ func (l *lane) add(w *waiter) {
 		if !before.slot.comes.After(w.slot.comes) {
 			return
 		}
+		if before.delay != w.delay {
+			l.waiters.MoveBefore(w.at, at)
+			at = w.at
+			continue
+		}
 		w.slot, before.slot = before.slot, w.slot
 		w = before
 	}
@@ -120,7 +131,7 @@ func (l *lane) add(w *waiter) {
 // and the removed one is left with the last.
 func (l *lane) drop(w *waiter) {
 	for at := w.at.Next(); w.slot != nil && at != nil; at = at.Next() {
-		if next := at.Value.(*waiter); next.slot != nil {
+		if next := at.Value.(*waiter); next.slot != nil && next.delay == w.delay {
 			w.slot, next.slot = next.slot, w.slot
 		}
 	}
@@ -140,14 +151,11 @@ func (l *lane) first() *waiter {
 	return nil
 }
 
-// due returns when a request may start if the one before it started at last.
-func (l *lane) due(w *waiter, last time.Time) time.Time {
-	at := l.site.held
+// due returns when a request may start if the delay after the one before it ends at free.
+func (l *lane) due(w *waiter, free time.Time) time.Time {
+	at := later(l.site.held, free)
 	if w.slot != nil {
 		at = later(at, w.slot.comes)
-	}
-	if !last.IsZero() {
-		at = later(at, last.Add(w.delay))
 	}
 	return at
 }
@@ -159,11 +167,12 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// estimate returns when a request that comes now would start, if there were enough permits.
+// estimate returns when a request that comes now would start, if it need not wait until others
+// end.
 func (l *lane) estimate(w *waiter) time.Time {
-	at := l.due(w, l.last)
+	at := l.due(w, l.free)
 	if first := l.first(); first != nil {
-		at = later(at, later(l.due(first, l.last), w.arrived).Add(l.delays-first.delay+w.delay))
+		at = later(at, later(l.due(first, l.free), w.arrived).Add(l.delays))
 	}
 	return at
 }
@@ -175,28 +184,29 @@ func (l *lane) run() {
 		now := l.pacer.now()
 		w := l.first()
 		if w == nil {
-			if left := l.last.Add(l.delay).Sub(now); left > 0 {
+			if left := l.free.Sub(now); left > 0 {
 				l.runAfter(left)
 			} else {
 				l.end()
 			}
 			return
 		}
-		at := l.due(w, l.last)
+		at := l.due(w, l.free)
 		if wait := at.Sub(now); wait > 0 {
 			l.runAfter(wait)
 			return
 		}
 		if !l.enter(w) {
-			return // fill runs it again when there is a permit
+			return // it runs again when there is a permit, or a hold ends
 		}
 		l.remove(w)
 		// If the timer is only a little late, the slot's time counts as the start, so that
 		// a fleet keeps its pace. Otherwise the actual start counts.
-		if l.last = now; w.slot != nil && now.Sub(at) < w.delay/4 {
-			l.last = at
+		begun := now
+		if w.slot != nil && now.Sub(at) < w.delay/4 {
+			begun = at
 		}
-		l.delay = w.delay
+		l.free = begun.Add(w.delay)
 		w.started = true
 		w.turn <- nil
 	}
@@ -229,28 +239,53 @@ func (l *lane) end() {
 	}
 }
 
-// enter gives the lane's first request a permit, if it needs one. If none is free it returns
-// false, and the lane waits in site.stalled.
+// enter reports whether the lane's first request may start, whose time has come. If that has to
+// wait until another request ends, the lane waits in site.stalled. If as many have started as
+// may in a day, the site is held.
 func (l *lane) enter(w *waiter) bool {
-	limit, s := l.pacer.opts.Load().MaxInFlight, l.site
-	switch {
-	case limit == 0:
-		return true
-	case s.inFlight < limit:
+	opts, s := l.pacer.opts.Load(), l.site
+	if !s.admits(opts) {
+		if !l.stalled {
+			l.stalled = true
+			s.stalled = append(s.stalled, l)
+		}
+		return false
+	}
+	if opts.MaxPerDay > 0 && l.pacer.fleet == nil && !l.pacer.countToday(s, opts.MaxPerDay) {
+		return false
+	}
+	if opts.BackOff.After > 0 {
+		w.epoch = 0
+		if known := l.pacer.rows.of(s.key, l.pacer.now()); known != nil {
+			if w.epoch = known.epoch; known.pauses > 0 {
+				s.probe = w
+				known.expires = l.pacer.now().Add(probeLease + opts.BackOff.Max)
+			}
+		}
+	}
+	if w.counted = opts.MaxInFlight > 0; w.counted {
 		s.inFlight++
-		w.permit = Permit{l.pacer, s}
-		return true
 	}
-	if !l.stalled {
-		l.stalled = true
-		s.stalled = append(s.stalled, l)
-	}
-	return false
+	return true
 }
 
-// fill gives free permits to the lanes that wait for one.
+// admits reports whether one more request may be in flight.
+func (s *site) admits(opts *Options) bool {
+	return s.probe == nil && (opts.MaxInFlight == 0 || s.inFlight < opts.MaxInFlight)
+}
+
+// countToday counts a request that starts. If it may not, it holds the site.
+func (p *Pacer) countToday(s *site, limit int) bool {
+	again, counted := p.today.start(s.key, p.now(), limit)
+	if !counted {
+		p.hold(s, again, ByMaxPerDay)
+	}
+	return counted
+}
+
+// fill lets the lanes go on that wait until a request ends.
 func (p *Pacer) fill(s *site) {
-	for limit := p.opts.Load().MaxInFlight; len(s.stalled) > 0 && (limit == 0 || s.inFlight < limit); {
+	for opts := p.opts.Load(); len(s.stalled) > 0 && s.admits(opts); {
 		l := s.stalled[0]
 		s.stalled = slices.Delete(s.stalled, 0, 1)
 		l.stalled = false
@@ -260,7 +295,7 @@ func (p *Pacer) fill(s *site) {
 
 // hold keeps the requests of a site from starting before until. Those that would then wait
 // too long are late at once.
-func (p *Pacer) hold(s *site, until time.Time) {
+func (p *Pacer) hold(s *site, until time.Time, by Holder) {
 	if !until.After(s.held) {
 		return
 	}
@@ -276,7 +311,7 @@ func (p *Pacer) hold(s *site, until time.Time) {
 	} else {
 		s.release.Reset(until.Sub(p.now()))
 	}
-	s.held = until
+	s.held, s.heldBy = until, by
 	for _, l := range s.lanes {
 		l.refuseLate()
 	}
@@ -289,7 +324,7 @@ func (p *Pacer) release(s *site) {
 	}
 	s.release.Stop()
 	p.holds.Add(-1)
-	s.held = time.Time{}
+	s.held, s.heldBy = time.Time{}, ""
 	for _, l := range s.lanes {
 		l.run()
 	}
@@ -298,17 +333,17 @@ func (p *Pacer) release(s *site) {
 
 // refuseLate ends the wait of every request whose turn would come too late.
 func (l *lane) refuseLate() {
-	now, last := l.pacer.now(), l.last
+	now, free := l.pacer.now(), l.free
 	for at := l.waiters.Front(); at != nil; {
 		w := at.Value.(*waiter)
 		at = at.Next()
-		start := l.due(w, last)
+		start := l.due(w, free)
 		if start.Sub(w.arrived) <= w.maxWait {
-			last = start
+			free = start.Add(w.delay)
 			continue
 		}
 		l.drop(w)
-		late := w.late(start.Sub(w.arrived), l.site.held.Sub(w.arrived))
+		late := w.late(start.Sub(w.arrived), l.site.held.Sub(w.arrived), l.site.heldBy)
 		late.Wait = start.Sub(now)
 		w.turn <- late
 	}

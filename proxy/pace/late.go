@@ -25,17 +25,23 @@ const (
 	longDelay
 	// heldByOrigin is the origin's own Retry-After.
 	heldByOrigin
+	// pausing is a pause after failures in a row.
+	pausing
+	// dayOver is max_per_day requests in the last 24 hours.
+	dayOver
+	// probing is the one request that finds out whether the site still fails.
+	probing
 	// noPermit is requests in flight that do not end: max_in_flight of them.
 	noPermit
 )
 
 // late returns the error of a request that would have to wait for wait, at an origin that
 // is held for hold.
-func (w *waiter) late(wait, hold time.Duration) *Late {
+func (w *waiter) late(wait, hold time.Duration, by Holder) *Late {
 	l := &Late{Wait: wait, Max: w.maxWait, Delay: w.delay}
 	switch {
 	case hold > w.maxWait:
-		l.cause = heldByOrigin
+		l.cause = map[Holder]cause{ByRetryAfter: heldByOrigin, ByBackOff: pausing, ByMaxPerDay: dayOver}[by]
 	case w.delay > w.maxWait:
 		l.cause = longDelay
 	}
@@ -50,6 +56,12 @@ func (l *Late) Error() string {
 		why = fmt.Sprintf("the delay between two requests is %v", l.Delay)
 	case heldByOrigin:
 		why = "the origin has asked for a pause (Retry-After)"
+	case pausing:
+		why = "the origin has failed pace.back_off.after times in a row or more, and has a pause"
+	case probing:
+		why = "the origin has failed several times in a row, and one request is trying it (pace.back_off)"
+	case dayOver:
+		why = "pace.max_per_day requests have started in the last 24 hours"
 	case noPermit:
 		why = "pace.max_in_flight others have not ended"
 	}
@@ -64,6 +76,10 @@ func (l *Late) Advice() string {
 		return again + fmt.Sprintf("A client that asks for one page after another is refused too: raise pace.max_wait to %v or more.", l.Delay)
 	case heldByOrigin:
 		return again + "Until then the origin wants no requests."
+	case pausing, probing:
+		return again + "Then one request tries the origin. If that succeeds, the others may follow."
+	case dayOver:
+		return again + "The earliest requests of the last 24 hours no longer count then. More are allowed with a larger pace.max_per_day."
 	case noPermit:
 		return again + "Fewer requests at once would not be refused, nor with a larger pace.max_in_flight."
 	}

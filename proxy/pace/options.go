@@ -24,6 +24,14 @@ type Options struct {
 	// MaxInFlight bounds the requests in flight of one identity at one origin; 0 means no
 	// limit.
 	MaxInFlight int `yaml:"max_in_flight"`
+	// MinDelay is the least delay everywhere, whatever a robots.txt states.
+	MinDelay time.Duration `yaml:"min_delay,zero"`
+	// Scope says what hosts share delays, holds and counts.
+	Scope   Scope   `yaml:"scope"`
+	BackOff BackOff `yaml:"back_off"`
+	// MaxPerDay bounds the requests of one identity to one origin in 24 hours; 0 means no
+	// limit.
+	MaxPerDay int `yaml:"max_per_day"`
 }
 
 // Defaults returns the options of an empty configuration.
@@ -33,19 +41,24 @@ func Defaults() Options {
 		MaxCrawlDelay: time.Minute,
 		MaxWait:       5 * time.Minute,
 		RetryAfter:    true,
+		Scope:         PerOrigin,
+		BackOff:       BackOff{First: time.Minute, Max: time.Hour},
 	}
 }
 
 // Validate joins all that is wrong with o, each fault a [keyerr.Error].
 func (o Options) Validate() error {
-	var errs []error
+	errs := o.BackOff.validate()
+	if o.MaxPerDay < 0 {
+		errs = append(errs, keyerr.New("max_per_day", "%d is less than 0; write 0 for no limit", o.MaxPerDay))
+	}
 	if o.MaxInFlight < 0 {
 		errs = append(errs, keyerr.New("max_in_flight", "%d is less than 0; write 0 for no limit", o.MaxInFlight))
 	}
 	for _, d := range []struct {
 		key    string
 		length time.Duration
-	}{{"max_crawl_delay", o.MaxCrawlDelay}, {"default_delay", o.DefaultDelay}, {"max_wait", o.MaxWait}} {
+	}{{"max_crawl_delay", o.MaxCrawlDelay}, {"default_delay", o.DefaultDelay}, {"min_delay", o.MinDelay}, {"max_wait", o.MaxWait}} {
 		if d.length > maxDelay {
 			errs = append(errs, keyerr.New(d.key, "%v is too long; write 8760h or less", d.length))
 		}
@@ -65,22 +78,30 @@ func (o Options) Warnings() error {
 		warn("max_crawl_delay", o.MaxCrawlDelay)
 	}
 	warn("default_delay", o.DefaultDelay)
+	warn("min_delay", o.MinDelay)
 	return errors.Join(all...)
 }
 
 // maxDelay bounds delays and waits, so that their sums stay within a Duration.
 const maxDelay = 365 * 24 * time.Hour
 
-// delay returns how long after the last request this one may start.
+// delay returns how long after this request the next one may start.
 func (o *Options) delay(r *Request) time.Duration {
+	delay := o.DefaultDelay
 	if r.Stated && o.CrawlDelay {
-		return min(r.Delay, o.MaxCrawlDelay)
+		delay = min(r.Delay, o.MaxCrawlDelay)
 	}
-	return o.DefaultDelay
+	return max(delay, o.MinDelay)
 }
 
 // paces reports whether requests are spaced or counted. stated says whether their robots.txt
 // states a delay.
 func (o *Options) paces(stated bool) bool {
-	return o.DefaultDelay > 0 || o.MaxInFlight > 0 || stated && o.CrawlDelay
+	return o.DefaultDelay > 0 || o.MinDelay > 0 || o.counts() || stated && o.CrawlDelay
 }
+
+// counts reports whether requests without a delay are counted too, or their outcomes.
+func (o *Options) counts() bool { return o.MaxInFlight > 0 || o.asksFleet() }
+
+// asksFleet reports whether each request of a fleet asks Redis whether it may start.
+func (o *Options) asksFleet() bool { return o.MaxPerDay > 0 || o.BackOff.After > 0 }

@@ -1,13 +1,16 @@
-// Package pace makes requests take turns. It spaces their starts at each origin, holds them
-// for as long as the origin asks by Retry-After, and bounds how many are in flight.
+// Package pace makes requests take turns. It spaces their starts at each origin or site, holds
+// them for as long as the origin asks by Retry-After or fails, and bounds how many are in
+// flight and how many start in a day.
 //
 // [Pacer.Wait] returns when it is a [Request]'s turn, or a [Late] at once if the turn would
-// come too late. Several proxies can share their turns through Redis.
+// come too late. The [Permit] that it returns takes the outcome. Several proxies can share
+// their turns through Redis.
 package pace
 
 import (
 	"context"
 	"crypto/sha256"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +23,10 @@ import (
 )
 
 // Request is a request that is to start. Requests of one origin, identity and group are
-// spaced. Requests of one origin and identity are held and counted together.
+// spaced. Requests of one origin and identity are held and counted together. See [Scope] for
+// what a site has instead.
 type Request struct {
-	Origin   string
+	Origin   string // scheme, host and port
 	Identity string
 	// Group is the name of the group of the robots.txt that applies. It is never what a
 	// client calls itself, so a client that changes its name gets no more turns.
@@ -41,8 +45,10 @@ type Pacer struct {
 
 	holds atomic.Int64 // number of sites that are held
 
-	mu    sync.Mutex // guards sites and everything in them
+	mu    sync.Mutex // guards all of these, and everything in them
 	sites map[siteKey]*site
+	rows  rows  // known while BackOff is on
+	today daily // counts while MaxPerDay is set
 
 	waiting prometheus.Gauge
 	seconds prometheus.Counter
@@ -56,6 +62,7 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 	p := &Pacer{
 		now:   time.Now,
 		sites: map[siteKey]*site{},
+		rows:  newRows(),
 		waiting: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_paced_waiting",
 			Help: "Requests that wait for their turn.",
@@ -84,16 +91,25 @@ func (p *Pacer) Close() {
 }
 
 // SetOptions replaces the options for requests that come from now on. MaxInFlight holds for
-// waiting requests too. If RetryAfter is off, all holds end.
+// waiting requests too. If RetryAfter or BackOff is off, its holds end. If Scope changes,
+// requests take turns with new ones only.
 func (p *Pacer) SetOptions(opts Options) {
 	p.opts.Store(&opts)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if opts.BackOff.After == 0 {
+		p.rows.known.Purge()
+	}
 	for _, s := range p.sites {
-		if !opts.RetryAfter {
+		if opts.BackOff.After == 0 {
+			s.probe = nil
+		}
+		// A request that max_per_day holds is counted again.
+		if s.heldBy == ByRetryAfter && !opts.RetryAfter || s.heldBy == ByBackOff && opts.BackOff.After == 0 || s.heldBy == ByMaxPerDay {
 			p.release(s)
 		}
 		p.fill(s)
+		p.tidy(s)
 	}
 }
 
@@ -101,23 +117,27 @@ func (p *Pacer) SetOptions(opts Options) {
 // states a delay at any time of the day.
 func (p *Pacer) Paces(stated bool) bool { return p.opts.Load().paces(stated) }
 
-// Permit allows one request to be in flight at its origin.
-type Permit struct {
-	pacer *Pacer
-	site  *site // nil: it is not counted
-}
+// Permit is for one request that has started. Its zero value is for one that need not be
+// counted or reported.
+type Permit struct{ waiter *waiter }
 
-// Release returns the permit, so that the next request may start. Callers of Wait must call
-// it once.
+// Release ends the request, so that the next one may start. Callers of Wait must call it once.
 func (p Permit) Release() {
-	if p.site == nil {
+	if p.waiter == nil {
 		return
 	}
-	p.pacer.mu.Lock()
-	defer p.pacer.mu.Unlock()
-	p.site.inFlight--
-	p.pacer.fill(p.site)
-	p.pacer.tidy(p.site)
+	w, pacer := p.waiter, p.waiter.lane.pacer
+	pacer.mu.Lock()
+	s := w.lane.site
+	if w.counted {
+		s.inFlight--
+	}
+	unreported := s.probe == w
+	pacer.endProbe(s, w)
+	pacer.mu.Unlock()
+	if unreported && pacer.fleet != nil {
+		pacer.fleet.leaveProbe(s.key, w)
+	}
 }
 
 // Wait returns when a request may start. If the wait would be too long, it returns a [*Late]
@@ -125,35 +145,49 @@ func (p Permit) Release() {
 func (p *Pacer) Wait(ctx context.Context, r Request) (Permit, error) {
 	opts := p.opts.Load()
 	delay := opts.delay(&r)
-	if delay == 0 && opts.MaxInFlight == 0 && !p.held(&r) {
+	opts.Scope.place(&r)
+	if delay == 0 && !opts.counts() && !p.busy(opts, &r) {
 		return Permit{}, nil
 	}
-	permit, err := p.wait(ctx, opts, &r, delay)
-	if _, late := err.(*Late); late {
-		p.late.Inc()
+	w := &waiter{maxWait: opts.MaxWait, turn: make(chan error, 1)}
+	err := p.wait(ctx, opts, &r, delay, w)
+	for err == nil && p.fleet != nil && opts.asksFleet() && !p.confirm(opts, &r, w) {
+		err = p.wait(ctx, opts, &r, delay, w)
 	}
-	return permit, err
+	if err != nil {
+		if _, late := err.(*Late); late {
+			p.late.Inc()
+		}
+		return Permit{}, err
+	}
+	return Permit{w}, nil
 }
 
-func (p *Pacer) held(r *Request) bool {
-	if p.holds.Load() == 0 {
+// busy reports whether even a request without a delay has to wait for others.
+func (p *Pacer) busy(opts *Options, r *Request) bool {
+	if p.holds.Load() == 0 && opts.Scope != PerSite {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.sites[r.site()]
-	return s != nil && !s.held.IsZero()
+	return s != nil && (!s.held.IsZero() || opts.Scope == PerSite && len(s.lanes) > 0)
 }
 
-func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration) (Permit, error) {
-	w := &waiter{delay: delay, maxWait: opts.MaxWait, turn: make(chan error, 1)}
+// wait returns when it is a request's turn. It may be called again if the turn came to nothing.
+func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.Duration, w *waiter) error {
+	w.delay, w.slot, w.started = delay, nil, false
 	if p.fleet != nil && delay > 0 {
-		t := p.fleet.take(r, delay, opts)
+		most := opts.MaxWait
+		if !w.arrived.IsZero() {
+			most -= p.now().Sub(w.arrived)
+		}
+		t := p.fleet.take(r, delay, most, opts)
 		switch {
 		case t == nil: // Redis is away
 			w.delay = p.fleet.alone(delay)
-		case t.wait > opts.MaxWait:
-			return Permit{}, w.late(t.wait, t.hold)
+		case t.wait > most:
+			return w.late(t.wait, t.hold, ByRetryAfter)
 		default:
 			t.comes = p.now().Add(t.wait)
 			w.slot = t
@@ -164,33 +198,105 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 			}()
 		}
 	}
-	w.arrived = p.now()
-	l := p.join(r, w)
+	begun := p.now()
+	if w.arrived.IsZero() {
+		w.arrived = begun
+	}
+	p.join(r, w)
 	select {
 	case err := <-w.turn: // without a wait
-		return w.permit, err
+		return err
 	default:
 	}
 	p.waiting.Inc()
 	defer func() {
 		p.waiting.Dec()
-		p.seconds.Add(p.now().Sub(w.arrived).Seconds())
+		p.seconds.Add(p.now().Sub(begun).Seconds())
 	}()
-	over := time.NewTimer(opts.MaxWait)
+	over := time.NewTimer(opts.MaxWait - begun.Sub(w.arrived))
 	defer over.Stop()
 	for {
 		select {
 		case err := <-w.turn:
-			return w.permit, err
+			return err
 		case <-over.C:
-			// It is unknown how long other requests keep their permits. Without permits, the
+			// It is unknown when other requests end. If the lane does not wait for that, the
 			// turn is about to come.
-			if p.opts.Load().MaxInFlight > 0 {
-				return p.leave(l, w, &Late{Wait: max(delay, time.Second), Max: opts.MaxWait, Delay: w.delay, cause: noPermit})
+			if why := p.blocked(w); why != nil {
+				return p.leave(w, why)
 			}
+			over.Reset(time.Second)
 		case <-ctx.Done():
-			return p.leave(l, w, ctx.Err())
+			return p.leave(w, ctx.Err())
 		}
+	}
+}
+
+// blocked returns the error of a request that has waited for too long until others end; nil if
+// it need not wait for that.
+func (p *Pacer) blocked(w *waiter) *Late {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := &Late{Wait: max(w.delay, time.Second), Max: w.maxWait, Delay: w.delay}
+	switch {
+	case w.lane.site.probe != nil:
+		late.cause = probing
+	case p.opts.Load().MaxInFlight > 0:
+		late.cause = noPermit
+	default:
+		return nil
+	}
+	return late
+}
+
+// confirm asks the fleet whether a request whose turn has come may start. If it may not, its
+// site is held, and the request has to wait again.
+func (p *Pacer) confirm(opts *Options, r *Request, w *waiter) bool {
+	key := r.site()
+	news := p.fleet.enter(key, w, opts)
+	if news != nil {
+		p.learn(key, w, news, opts)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.siteOf(key)
+	may := news == nil || news.wait <= 0
+	if may && opts.MaxPerDay > 0 {
+		limit := math.MaxInt // the fleet has counted it
+		if news == nil {     // Redis is away
+			limit = max(1, opts.MaxPerDay/int(p.fleet.members.Load()))
+		}
+		may = p.countToday(s, limit)
+	}
+	if !may && w.counted {
+		s.inFlight--
+		w.counted = false
+	}
+	if !may {
+		p.endProbe(s, w)
+	}
+	p.tidy(s)
+	return may
+}
+
+// learn does what the fleet says of a site, after a question about w.
+func (p *Pacer) learn(key siteKey, w *waiter, n *news, opts *Options) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, s := p.now(), p.siteOf(key)
+	if opts.BackOff.After > 0 && (n.failures > 0 || n.pauses > 0 || p.rows.of(key, now) != nil) {
+		known := p.rowFor(key, now)
+		known.failures, known.pauses, known.epoch = n.failures, n.pauses, n.epoch
+		known.expires = now.Add(n.wait + opts.BackOff.Max)
+	}
+	if n.wait > 0 {
+		p.hold(s, now.Add(n.wait), n.heldBy)
+	}
+	if n.probe && s.probe == nil {
+		s.probe = w
+	}
+	if !n.probe {
+		p.endProbe(s, w)
 	}
 }
 
@@ -198,16 +304,50 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 // day, as the origin has asked. It holds waiting requests too. r's group does not matter.
 func (p *Pacer) Hold(r Request, length time.Duration) {
 	length = min(length, maxHold)
-	p.mu.Lock()
 	opts := p.opts.Load()
-	held := opts.RetryAfter && length > 0
-	if held {
-		p.hold(p.siteOf(&r), p.now().Add(length))
+	delay := opts.delay(&r)
+	opts.Scope.place(&r)
+	if !opts.RetryAfter || length <= 0 {
+		return
 	}
+	p.mu.Lock()
+	p.hold(p.siteOf(r.site()), p.now().Add(length), ByRetryAfter)
 	p.mu.Unlock()
-	if held && p.fleet != nil && opts.delay(&r) > 0 { // without a delay no proxy asks Redis
-		p.fleet.hold(&r, length)
+	if p.fleet != nil && (delay > 0 || opts.asksFleet()) { // else no proxy asks Redis
+		p.fleet.hold(r.site(), length)
 	}
+}
+
+// Hold is what keeps the requests of an identity from an origin.
+type Hold struct {
+	Until time.Time `json:"held_until"`
+	By    Holder    `json:"held_by"`
+}
+
+// Holder says why requests are held.
+type Holder string
+
+// All holders.
+const (
+	ByRetryAfter Holder = "retry-after" // the origin has asked for a pause
+	ByBackOff    Holder = "back_off"    // it has failed several times in a row
+	ByMaxPerDay  Holder = "max_per_day" // as many requests as may have started in the last 24 hours
+)
+
+// Held returns what holds requests like r at this proxy; nil if nothing does. It does not ask
+// Redis.
+func (p *Pacer) Held(r Request) *Hold {
+	if p.holds.Load() == 0 {
+		return nil
+	}
+	p.opts.Load().Scope.place(&r)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sites[r.site()]
+	if s == nil || !s.held.After(p.now()) {
+		return nil
+	}
+	return &Hold{s.held, s.heldBy}
 }
 
 // siteKey names a site.

@@ -156,13 +156,19 @@ func TestDelays(t *testing.T) {
 		stated bool
 		want   time.Duration // between two starts
 	}{
-		"stated":            {nil, 3 * second, true, 3 * second},
-		"none":              {nil, 0, false, 0},
-		"stated as none":    {func(o *Options) { o.DefaultDelay = second }, 0, true, 0},
-		"the default":       {func(o *Options) { o.DefaultDelay = second }, 0, false, second},
-		"more than the max": {func(o *Options) { o.MaxCrawlDelay = 5 * second }, time.Hour, true, 5 * second},
-		"off":               {func(o *Options) { o.CrawlDelay = false }, 3 * second, true, 0},
-		"off, the default":  {func(o *Options) { o.CrawlDelay = false; o.DefaultDelay = second }, 3 * second, true, second},
+		"stated":                    {nil, 3 * second, true, 3 * second},
+		"none":                      {nil, 0, false, 0},
+		"stated as none":            {func(o *Options) { o.DefaultDelay = second }, 0, true, 0},
+		"the default":               {func(o *Options) { o.DefaultDelay = second }, 0, false, second},
+		"more than the max":         {func(o *Options) { o.MaxCrawlDelay = 5 * second }, time.Hour, true, 5 * second},
+		"off":                       {func(o *Options) { o.CrawlDelay = false }, 3 * second, true, 0},
+		"less than the floor":       {func(o *Options) { o.MinDelay = 4 * second }, 3 * second, true, 4 * second},
+		"more than the floor":       {func(o *Options) { o.MinDelay = 2 * second }, 3 * second, true, 3 * second},
+		"none, the floor":           {func(o *Options) { o.MinDelay = second }, 0, false, second},
+		"stated as none, a floor":   {func(o *Options) { o.MinDelay = second }, 0, true, second},
+		"off, the floor":            {func(o *Options) { o.CrawlDelay, o.MinDelay = false, second }, 3 * second, true, second},
+		"the floor is over the max": {func(o *Options) { o.MaxCrawlDelay, o.MinDelay = second, 2*second }, time.Hour, true, 2 * second},
+		"off, the default":          {func(o *Options) { o.CrawlDelay = false; o.DefaultDelay = second }, 3 * second, true, second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,6 +280,7 @@ func TestWarnings(t *testing.T) {
 		"a stated delay is as long":      {func(o *Options) { o.MaxWait = time.Minute }, nil},
 		"no stated delay is honoured":    {func(o *Options) { o.MaxWait, o.CrawlDelay = second, false }, nil},
 		"the default delay is longer":    {func(o *Options) { o.DefaultDelay = time.Hour }, []string{"max_wait: 5m0s is shorter than default_delay (1h0m0s)"}},
+		"the floor is longer":            {func(o *Options) { o.MinDelay = time.Hour }, []string{"max_wait: 5m0s is shorter than min_delay (1h0m0s)"}},
 		"both are longer than one wait":  {func(o *Options) { o.MaxWait, o.DefaultDelay = second, time.Hour }, []string{"max_crawl_delay", "default_delay"}},
 		"a longer one is never honoured": {func(o *Options) { o.MaxWait, o.MaxCrawlDelay = 10*second, 10*second }, nil},
 	} {
@@ -422,7 +429,8 @@ func TestSlotsGoByTheOrder(t *testing.T) {
 			if slot >= 0 {
 				w.slot = &turn{comes: s.begun.Add(slot * second)}
 			}
-			l = s.join(&r, w)
+			s.join(&r, w)
+			l = w.lane
 			waiters = append(waiters, w)
 		}
 		want := func(slots ...int) {
@@ -440,7 +448,7 @@ func TestSlotsGoByTheOrder(t *testing.T) {
 			}
 		}
 		want(2, 4, -1, 6, 8)
-		s.leave(l, waiters[1], context.Canceled)
+		s.leave(waiters[1], context.Canceled)
 		want(2, -1, 4, 6)
 		if given := waiters[1].slot.comes.Sub(s.begun); given != 8*second {
 			t.Errorf("the slot at %v is given back", given)

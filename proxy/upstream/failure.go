@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/internal/shortage"
 )
 
 // Error types of RFC 9209 2.3.
@@ -28,6 +29,14 @@ var FailureKinds = []string{
 	Prohibited, "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
 	"tls_protocol_error", "connection_refused", "connection_timeout", "connection_read_timeout", "connection_write_timeout",
 	"http_response_timeout", "http_protocol_error", headerTooLarge, CutShort,
+}
+
+// IsOriginsFault reports whether RoundTrip or Dial has returned err because the origin could
+// not be reached or did not answer properly: neither because it must not be asked, nor for want
+// of something on this machine. A parent proxy's failure counts as the origin's.
+func IsOriginsFault(err error) bool {
+	_, kind := Failure(err)
+	return kind != Prohibited && kind != "proxy_loop_detected" && !shortage.Is(err)
 }
 
 // Failure returns how to answer a request for which RoundTrip or Dial has returned err: the

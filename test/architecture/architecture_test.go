@@ -158,6 +158,7 @@ var arrows = map[string]map[string]string{
 		"robots":            "the origin that a server's name stands for",
 	},
 	"proxy/pace": {
+		"internal/enum":        "the words of its settings",
 		"internal/keyerr":      "its errors say which key they are about",
 		"internal/outage":      "the log tells of a Redis that is away once",
 		"internal/redisclient": "a fleet shares its turns by Redis",

@@ -1,0 +1,273 @@
+//go:build unix
+
+package pace
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"robotsproxy/internal/redistest"
+)
+
+// newPair returns two proxies that share a Redis.
+func newPair(t *testing.T, server *redistest.Server, change func(*Options)) [2]*Pacer {
+	t.Helper()
+	var pair [2]*Pacer
+	for range 2 { // the first one learns of the second
+		for i := range pair {
+			if pair[i] == nil {
+				pair[i] = newShared(t, server, zerolog.Nop())
+				opts := Defaults()
+				change(&opts)
+				pair[i].SetOptions(opts)
+			}
+			pair[i].fleet.heartbeat()
+		}
+	}
+	return pair
+}
+
+// start waits for a request's turn, which must come.
+func (p *Pacer) start(t *testing.T, r Request) Permit {
+	t.Helper()
+	permit, err := p.Wait(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return permit
+}
+
+// end reports the outcome of a request and ends it.
+func (p Permit) end(report func(Permit)) {
+	report(p)
+	p.Release()
+}
+
+// Two proxies ask an origin that fails for a while. The failures of both count. The pauses hold
+// both, and double. After each, one request of both tries, and in the end all go on.
+func TestFleetBacksOff(t *testing.T) {
+	server := redistest.Start(t)
+	const first = 200 * time.Millisecond
+	pair := newPair(t, server, func(o *Options) { o.BackOff = BackOff{3, first, time.Hour} })
+	r := of(0)
+	for i := range 3 {
+		pair[i%2].start(t, r).end(Permit.Failed)
+	}
+	const probes = 3 // of which the last one succeeds
+	var (
+		all    sync.WaitGroup
+		mu     sync.Mutex
+		begun  = time.Now()
+		starts int
+		trying bool
+	)
+	for i := range 20 {
+		all.Go(func() {
+			permit := pair[i%2].start(t, r)
+			mu.Lock()
+			n := starts
+			starts++
+			if pause := first << n / 2; n < probes && time.Since(begun) < pause {
+				t.Errorf("probe %d starts after %v, want a pause of %v or more", n, time.Since(begun), pause)
+			}
+			if trying {
+				t.Errorf("request %d starts while another one tries", n)
+			}
+			trying = n < probes
+			mu.Unlock()
+			if n < probes {
+				time.Sleep(50 * time.Millisecond) // time for others, which must not start
+			}
+			mu.Lock()
+			trying = false
+			begun = time.Now()
+			if n < probes-1 {
+				defer permit.end(Permit.Failed)
+			} else {
+				defer permit.end(Permit.Succeeded)
+			}
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	if starts != 20 {
+		t.Errorf("%d requests started", starts)
+	}
+	for _, p := range pair {
+		if hold := p.Held(r); hold != nil {
+			t.Errorf("held in the end: %v", hold)
+		}
+	}
+	wantExpiry(t, server, 2*time.Hour)
+}
+
+// wantExpiry checks that every key expires.
+func wantExpiry(t *testing.T, server *redistest.Server, within time.Duration) {
+	t.Helper()
+	rdb, ctx := server.Inspect(), context.Background()
+	for _, key := range rdb.Keys(ctx, "*").Val() {
+		if ttl := rdb.PTTL(ctx, key).Val(); !strings.HasPrefix(key, "robotsproxy:") || ttl <= 0 || ttl > within {
+			t.Errorf("the key %s is kept for %v", key, ttl)
+		}
+	}
+}
+
+// A failure that is from before a pause does not double it. A proxy learns of the pause when its
+// next request is to start, or by such a failure.
+func TestFleetOutcomesFromBeforeThePause(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.BackOff = BackOff{1, time.Hour, 4 * time.Hour} })
+	r := of(0)
+	before, good := pair[1].start(t, r), pair[1].start(t, r)
+	pair[0].start(t, r).end(Permit.Failed)
+	until := pair[0].Held(r).Until
+	good.end(Permit.Succeeded)
+	before.end(Permit.Failed)
+	hold := pair[1].Held(r)
+	if hold == nil || hold.By != ByBackOff || hold.Until.Sub(until).Abs() > 30*time.Second {
+		t.Errorf("the second is held by %v, the first until %v", hold, until)
+	}
+	late, _ := errors.AsType[*Late](lateness(pair[1], r))
+	if late == nil || late.cause != pausing {
+		t.Errorf("late: %v", late)
+	}
+	third := newShared(t, server, zerolog.Nop())
+	third.SetOptions(*pair[0].opts.Load())
+	if late, _ := errors.AsType[*Late](lateness(third, r)); late == nil || late.cause != pausing || late.Wait < 29*time.Minute {
+		t.Errorf("a proxy that has seen no failure: %v", late)
+	}
+}
+
+func lateness(p *Pacer, r Request) error {
+	permit, err := p.Wait(context.Background(), r)
+	permit.Release()
+	return err
+}
+
+// If the client of the probe leaves, another request tries, at any proxy.
+func TestFleetProbeThatLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.BackOff = BackOff{1, 10 * time.Millisecond, time.Hour} })
+	r := of(0)
+	pair[0].start(t, r).end(Permit.Failed)
+	probe := pair[0].start(t, r)
+	done := make(chan Permit)
+	go func() { done <- pair[1].start(t, r) }()
+	time.Sleep(50 * time.Millisecond)
+	select {
+	case <-done:
+		t.Fatal("two requests try at once")
+	default:
+	}
+	probe.Release()
+	(<-done).end(Permit.Succeeded)
+	pair[0].start(t, r).end(Permit.Succeeded)
+}
+
+// All proxies together start as many requests in a day as may.
+func TestFleetMaxPerDay(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.MaxPerDay = 6 })
+	rdb, ctx := server.Inspect(), context.Background()
+	r := of(0)
+	count := func() (started int) {
+		for i := range 20 {
+			err := lateness(pair[i%2], r)
+			if err == nil {
+				started++
+			} else if late, _ := errors.AsType[*Late](err); late == nil || late.cause != dayOver || late.Wait < 23*time.Hour {
+				t.Fatalf("refused: %v", err)
+			}
+		}
+		return started
+	}
+	if n := count(); n != 6 {
+		t.Errorf("%d started", n)
+	}
+	wantExpiry(t, server, 25*time.Hour)
+	key := dayKey + hashed(r.Origin, r.Identity)
+	hour := time.Now().Unix() / secondsPerHour
+	for back, want := range map[int64]int{24: 0, 25: 6} {
+		rdb.Del(ctx, key)
+		rdb.HSet(ctx, key, hour-back, 6) // as if they had started so many hours ago
+		for _, p := range pair {
+			p.SetOptions(*p.opts.Load()) // forgets the hold
+		}
+		started := 0
+		for i := range 12 {
+			if lateness(pair[i%2], r) == nil {
+				started++
+			}
+		}
+		if started != want {
+			t.Errorf("%d hours later: %d started, want %d", back, started, want)
+		}
+	}
+}
+
+// While Redis is away, each proxy goes on by what it knows: the pauses and the count of its own
+// requests, of which it has its share.
+func TestFleetSitesWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) {
+		o.BackOff = BackOff{2, time.Hour, 4 * time.Hour}
+		o.MaxPerDay = 6
+	})
+	r := of(0)
+	pair[0].start(t, r).end(Permit.Failed)
+	server.Kill()
+	pair[0].start(t, r).end(Permit.Failed)
+	if hold := pair[0].Held(r); hold == nil || hold.By != ByBackOff {
+		t.Errorf("held by %v", hold)
+	}
+	counted := r
+	counted.Identity = "counted"
+	started := 0
+	for range 10 {
+		if lateness(pair[1], counted) == nil {
+			started++
+		}
+	}
+	if started != 3 {
+		t.Errorf("%d started, want half of 6", started)
+	}
+}
+
+// A Retry-After reaches the other proxies where requests ask Redis anyway.
+func TestFleetSharesRetryAfter(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.BackOff.After = 100 })
+	r := of(0)
+	pair[0].Hold(r, time.Hour)
+	if late, _ := errors.AsType[*Late](lateness(pair[1], r)); late == nil || late.cause != heldByOrigin {
+		t.Errorf("late: %v", late)
+	}
+}
+
+// The turns of a site's hosts are shared. After each, the delay of its own host counts.
+func TestFleetSharesASite(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.Scope = PerSite })
+	opts := pair[0].opts.Load()
+	for i, turns := range []struct {
+		origin      string
+		delay, want time.Duration // in minutes
+	}{
+		{"https://www.example.com", 3, 0},
+		{"http://img.example.com", 1, 3},
+		{"https://example.com", 2, 4},
+		{"https://www.example.org", 3, 0},
+	} {
+		r := at(turns.origin, turns.delay*time.Minute)
+		opts.Scope.place(&r)
+		if got := pair[i%2].fleet.take(&r, r.Delay, time.Hour, opts); got == nil || turns.want > 0 && !near(got.wait, turns.want*time.Minute) {
+			t.Errorf("%s: %+v, want %d min", turns.origin, got, turns.want)
+		}
+	}
+}
