@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -24,11 +25,13 @@ import (
 	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redisclient"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/counter"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/counts"
 	"robotsproxy/robots/store/redisstore"
 	"robotsproxy/robots/store/sqlitestore"
 )
@@ -42,7 +45,9 @@ type Engine struct {
 	transport *upstream.Transport
 	keeper    *keeper.Keeper
 	redis     *redisclient.Client // nil: the configuration names none
-	pacer     *pace.Pacer         // nil before openProxy
+	store     store.Store
+	counts    counts.Store
+	pacer     *pace.Pacer // nil before openProxy
 
 	closers []func() error // Close calls them in reverse order
 }
@@ -64,15 +69,14 @@ func Open(ctx context.Context, cfg config.Config, allowReadOnly bool, stderr io.
 	if err := e.openRedis(cfg); err != nil {
 		return nil, err
 	}
-	policies, err := e.openStore(ctx, cfg, allowReadOnly)
-	if err != nil {
+	if err := e.openStore(ctx, cfg, allowReadOnly); err != nil {
 		return nil, err
 	}
 	if e.transport, err = upstream.NewTransport(cfg.Upstream); err != nil {
 		return nil, err
 	}
 	e.onClose(func() error { e.transport.CloseIdleConnections(); return nil })
-	if err := e.openKeeper(cfg, policies); err != nil {
+	if err := e.openKeeper(cfg); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -145,24 +149,28 @@ func (e *Engine) openRedis(cfg config.Config) (err error) {
 	return nil
 }
 
-// openStore opens the store of policies that cfg names.
-func (e *Engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (policies store.Store, err error) {
+// openStore opens the store that cfg names. What it does not keep of counts is kept in memory.
+func (e *Engine) openStore(ctx context.Context, cfg config.Config, allowReadOnly bool) (err error) {
 	inMemory := cfg.Cache.Memory / 2 // the garbage collector lets the heap grow to twice what is in use
 	switch cfg.Cache.Kind {
 	case store.SQLite:
-		policies, err = e.openSQLite(ctx, cfg, inMemory, allowReadOnly)
+		e.store, err = e.openSQLite(ctx, cfg, inMemory, allowReadOnly)
 	case store.Redis:
-		policies = redisstore.New(e.redis, cfg.Cache.Options)
+		e.store = redisstore.New(e.redis, cfg.Cache.Options)
 	case store.None:
-		policies = store.NewMemory(inMemory)
+		e.store = store.NewMemory(inMemory)
 	default:
 		err = fmt.Errorf("opening the store of policies: no store is called %q", cfg.Cache.Kind)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e.onClose(policies.Close)
-	return policies, nil
+	e.onClose(e.store.Close)
+	var lasting bool
+	if e.counts, lasting = e.store.(counts.Store); !lasting {
+		e.counts = new(counts.Memory)
+	}
+	return nil
 }
 
 // openSQLite opens the policies in the data directory. If that cannot be written,
@@ -192,12 +200,12 @@ func isUnwritable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
-func (e *Engine) openKeeper(cfg config.Config, policies store.Store) (err error) {
+func (e *Engine) openKeeper(cfg config.Config) (err error) {
 	version, _ := build.Version()
 	e.keeper, err = keeper.New(keeper.Setup{
 		Options:   cfg.Robots.Options,
 		Memory:    cfg.Cache.Memory,
-		Store:     policies,
+		Store:     e.store,
 		Transport: e.transport,
 		UserAgent: "robotsproxy/" + version,
 		Log:       e.log,
@@ -223,6 +231,9 @@ func (e *Engine) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Op
 		return nil, nil, err
 	}
 	g.CDN = e.keeper.CDN
+	decisions := counter.New(e.counts, time.Now, e.log)
+	e.onClose(func() error { decisions.Close(); return nil })
+	g.Watch(decisions.Add)
 	options := proxy.Options{
 		Name:   cfg.Name,
 		Via:    cfg.Upstream.Via,

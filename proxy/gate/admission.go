@@ -28,10 +28,11 @@ type Admission struct {
 	door     Door
 	asked    time.Time
 	waited   time.Duration
-	signed   string     // the ID of the key that has signed it; "": none
-	edge     Edge       // what the origin has done
-	price    string     // that it names, if edge is Priced
-	late     *pace.Late // not nil if its turn would come too late
+	queued   time.Duration // of it, for its turn
+	signed   string        // the ID of the key that has signed it; "": none
+	edge     Edge          // what the origin has done
+	price    string        // that it names, if edge is Priced
+	late     *pace.Late    // not nil if its turn would come too late
 	permit   pace.Permit
 }
 
@@ -56,14 +57,18 @@ func (g *Gate) newAdmission(ask *Ask) *Admission {
 // [Admission.Late] says why. An error means that the client has left.
 func (a *Admission) Wait(ctx context.Context) error {
 	var err error
+	now := a.gate.now()
 	if a.gate.pacer != nil && a.paces(&a.Target) {
 		a.permit, err = a.gate.pacer.Wait(ctx, a.paceRequest())
 		if errors.As(err, &a.late) {
 			err = nil
 			a.Hold = a.gate.pacer.Held(a.paceRequest())
 		}
+		judged := now
+		now = a.gate.now()
+		a.queued = now.Sub(judged)
 	}
-	a.waited = a.gate.now().Sub(a.asked)
+	a.waited = now.Sub(a.asked)
 	return err
 }
 

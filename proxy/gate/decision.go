@@ -49,7 +49,8 @@ type Decision struct {
 	Bytes        int64      `json:"bytes"`
 	DurationMS   float64    `json:"duration_ms"`
 	WaitMS       float64    `json:"wait_ms"`
-	Error        string     `json:"error,omitempty"` // why the origin gave no response, or only a part of it
+	PacedMS      int64      `json:"paced_ms,omitempty"` // of WaitMS, whole milliseconds for its turn
+	Error        string     `json:"error,omitempty"`    // why the origin gave no response, or only a part of it
 
 	OverrideReason string `json:"override_reason,omitempty"` // of the override that decided
 	OverrideBy     string `json:"override_by,omitempty"`
@@ -184,6 +185,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 		Bytes:        bytes,
 		DurationMS:   milliseconds(took),
 		WaitMS:       milliseconds(a.waited),
+		PacedMS:      a.queued.Milliseconds(),
 	}
 	d.Preference, d.PreferenceLine, d.WouldRefuse = printable.Cut(a.Preference, maxText), a.PreferenceLine, a.WouldRefuse
 	d.Edge, d.Price = a.edge, a.price
@@ -264,6 +266,9 @@ func (r *recorder) write(d *Decision) {
 	}
 	if d.Error != "" {
 		line.Str("error", d.Error)
+	}
+	if d.PacedMS > 0 {
+		line.Int64("paced_ms", d.PacedMS)
 	}
 	line.Int("status", d.Status).
 		Int64("bytes", d.Bytes).

@@ -96,6 +96,12 @@ var arrows = map[string]map[string]string{
 		"internal/slots":    "it bounds the connections of clients",
 		"proxy/flow":        "it closes a connection whose client takes nothing",
 	},
+	"proxy/counter": {
+		"internal/outage":     "the log tells of a store that fails once",
+		"internal/printable":  "it cuts long texts",
+		"proxy/gate":          "it counts decisions",
+		"robots/store/counts": "what it counts, and the store that keeps it",
+	},
 	"proxy/home": {
 		"internal/clientsetup": "its page says what each client needs",
 		"internal/printable":   "its page shows what clients wrote",
@@ -283,11 +289,13 @@ var arrows = map[string]map[string]string{
 	},
 	"robots/store/sqlitestore": {
 		"robots/store":                    "the type of its records",
+		"robots/store/counts":             "the type of the counts that it keeps",
 		"robots/store/encoding":           "how texts and times are written",
 		"robots/store/sqlitestore/dbfile": "the database file, which it reads and writes",
 	},
 	"robots/store/storetest": {
-		"robots/store": "it tests what every store does",
+		"robots/store":        "it tests what every store does",
+		"robots/store/counts": "it tests what every store does with counts",
 	},
 }
 
@@ -300,7 +308,7 @@ var leaves = []string{
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
 	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
-	"robots/store/encoding", "robots/store/sqlitestore/dbfile",
+	"robots/store/counts", "robots/store/encoding", "robots/store/sqlitestore/dbfile",
 }
 
 // testOnly are the packages that help tests. Only _test files may import them, so that

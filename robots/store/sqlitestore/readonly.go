@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/counts"
 	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
@@ -13,7 +14,8 @@ import (
 // written.
 type readOnly struct {
 	*store.Memory
-	file *dbfile.Database
+	counted counts.Memory
+	file    *dbfile.Database
 }
 
 // OpenReadOnly opens the policies in dataDir, which cannot be written. What is put goes to
@@ -24,7 +26,7 @@ func OpenReadOnly(ctx context.Context, dataDir string, memory *store.Memory) sto
 	if err != nil {
 		return memory
 	}
-	return &readOnly{memory, file}
+	return &readOnly{Memory: memory, file: file}
 }
 
 func (r *readOnly) Get(ctx context.Context, origin string) (store.Record, bool, error) {
@@ -46,6 +48,31 @@ func (r *readOnly) Versions(ctx context.Context, origin string) ([]store.Version
 	}
 	before, err := readVersions(ctx, r.file, origin)
 	return slices.Concat(now, before), err
+}
+
+// AddCounts implements [counts.Store].
+func (r *readOnly) AddCounts(ctx context.Context, b counts.Batch) error {
+	return r.counted.AddCounts(ctx, b)
+}
+
+// Counts implements [counts.Store].
+func (r *readOnly) Counts(ctx context.Context, p counts.Period, do func(counts.Row) error) error {
+	if err := readCounts(ctx, r.file, p, do); err != nil {
+		return err
+	}
+	return r.counted.Counts(ctx, p, do)
+}
+
+// DaysRun implements [counts.Store].
+func (r *readOnly) DaysRun(ctx context.Context, p counts.Period) ([]counts.Day, error) {
+	before, err := readDays(ctx, r.file, p)
+	if err != nil {
+		return nil, err
+	}
+	now, err := r.counted.DaysRun(ctx, p)
+	days := append(before, now...)
+	slices.Sort(days)
+	return slices.Compact(days), err
 }
 
 func (r *readOnly) Close() error {

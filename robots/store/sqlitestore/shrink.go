@@ -32,10 +32,10 @@ type victim struct {
 }
 
 // shrink drops the oldest records while the database has nearly reached maxSize. The
-// versions that are no longer served go first, then the origins that have gone longest
-// without being asked for, with all that is known of them. Even those must go, or the
-// bound would not be one; they are fetched again when somebody asks for them. Free space
-// in the file does not count, and is given back.
+// versions that are no longer served go first, then the counts of past days, then the
+// origins that have gone longest without being asked for, with all that is known of them.
+// Even those must go, or the bound would not be one; they are fetched again when somebody
+// asks for them. Free space in the file does not count, and is given back.
 func (s *Store) shrink(ctx context.Context, db *dbfile.Database) error {
 	if s.maxSize <= 0 {
 		return nil
@@ -46,7 +46,7 @@ func (s *Store) shrink(ctx context.Context, db *dbfile.Database) error {
 			return err
 		}
 		if len(s.victims) == 0 {
-			if s.victims, err = findVictims(ctx, db); err != nil {
+			if s.victims, err = s.findVictims(ctx, db); err != nil {
 				return err
 			}
 		}
@@ -101,13 +101,17 @@ func (s *Store) evict(ctx context.Context, db *dbfile.Database, victims []victim
 	return nil
 }
 
-// findVictims returns what to drop next, oldest first.
-func findVictims(ctx context.Context, db *dbfile.Database) ([]victim, error) {
+// findVictims returns what to drop next, oldest first. If that is a day, it drops it, and
+// returns nothing.
+func (s *Store) findVictims(ctx context.Context, db *dbfile.Database) ([]victim, error) {
 	victims, err := readVictims(ctx, db, `
 SELECT origin, text_id, status, last_seen FROM versions
 WHERE `+unserved+` ORDER BY last_seen LIMIT ?`)
 	if err != nil || len(victims) > 0 {
 		return victims, err
+	}
+	if dropped, err := s.dropOldestDay(ctx, db); err != nil || dropped {
+		return nil, err
 	}
 	return readVictims(ctx, db, `SELECT origin, 0, 0, `+lastUse+` AS age FROM policies ORDER BY age LIMIT ?`)
 }

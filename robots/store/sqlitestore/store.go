@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type Store struct {
 	victims []victim // of shrink
 
 	evictedVersions, evictedOrigins atomic.Int64
+	warnOfDroppedDays               sync.Once
 }
 
 // Open opens policies.db in dataDir, and makes both if they are missing. Of the options it

@@ -21,6 +21,10 @@ const applicationID = 0x726f626f
 // text, or a status without one (text_id 0). Versions outlive policies, and
 // every answer in policies has its row in versions. The one row of sweep is the
 // origin after which the next sweep begins.
+//
+// A day is a day in UTC on which a proxy has run, as in 2026-01-02, with how many rows it has
+// in counts. These have how many requests came to the same decision. The one with the origin
+// ” stands for the rest of a day that has too many different decisions.
 var migrations = []string{`
 CREATE TABLE texts (
 	id     INTEGER PRIMARY KEY,
@@ -64,6 +68,28 @@ INSERT INTO sweep (origin) VALUES ('');
 ALTER TABLE policies ADD COLUMN user_agent TEXT NOT NULL DEFAULT '';
 `, `
 ALTER TABLE policies ADD COLUMN cdn TEXT NOT NULL DEFAULT '';
+`, `
+CREATE TABLE days (
+	day       TEXT    PRIMARY KEY,
+	decisions INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE counts (
+	day             TEXT    NOT NULL,
+	origin          TEXT    NOT NULL,
+	identity        TEXT    NOT NULL,
+	outcome         TEXT    NOT NULL,
+	verdict         TEXT    NOT NULL,
+	reason          TEXT    NOT NULL,
+	rule            TEXT    NOT NULL,
+	preference      TEXT    NOT NULL,
+	cause           TEXT    NOT NULL,
+	override_reason TEXT    NOT NULL,
+	requests        INTEGER NOT NULL,
+	paced           INTEGER NOT NULL,
+	waited_ms       INTEGER NOT NULL,
+	PRIMARY KEY (day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason)
+) STRICT, WITHOUT ROWID;
 `}
 
 // migrate brings the schema to the version of this program. The caller must hold
@@ -130,6 +156,8 @@ func look(ctx context.Context, db *sql.DB) error {
 		`SELECT min(origin) || max(next_try) FROM (SELECT * FROM policies LIMIT 1)`,
 		`SELECT min(origin) || max(last_seen) FROM (SELECT * FROM versions LIMIT 1)`,
 		`SELECT max(id) || max(sha256) FROM (SELECT * FROM texts LIMIT 1)`,
+		`SELECT max(day) || max(decisions) FROM (SELECT * FROM days LIMIT 1)`,
+		`SELECT max(day) || max(requests) FROM (SELECT * FROM counts LIMIT 1)`,
 	} {
 		var row sql.NullString
 		if err := db.QueryRowContext(ctx, query).Scan(&row); err != nil {
