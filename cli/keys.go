@@ -48,7 +48,7 @@ func keysNewCommand() *cobra.Command {
 		Long: `Make an Ed25519 key, write it to FILE (PKCS #8 in PEM, mode 0600) and print its
 thumbprint, by which sites find it. A file that exists is never overwritten. Whoever has
 the file can sign as your bot.`,
-		Example: `  robotsproxy keys new keys/bot-2026b.pem`,
+		Example: `  robotsproxy keys new bot-2026b.pem`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withExitCode(func(cmd *cobra.Command, args []string) error {
 			key, err := makeKey(args[0])
