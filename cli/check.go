@@ -162,10 +162,11 @@ func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *
 	if err != nil {
 		return nil, nil, err
 	}
-	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.Keeper(), flags.fresh), nil, e.Log(), nil); err != nil {
+	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.Keeper().Files, flags.fresh), nil, e.Log(), nil); err != nil {
 		e.Close()
 		return nil, nil, err
 	}
+	g.TDMRep = livePolicies(e.Keeper().TDMRep, flags.fresh)
 	return g, e.Close, nil
 }
 
@@ -193,18 +194,18 @@ func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by keepe
 // livePolicies returns the keeper's policies. With fresh, it fetches each origin's
 // robots.txt once, whatever the keeper knows. The proxy fetches in the background when a
 // fetch is due. check waits for that fetch, because the command would end before it.
-func livePolicies(k *keeper.Keeper, fresh bool) policiesFunc {
+func livePolicies(files keeper.Files, fresh bool) policiesFunc {
 	fetched := map[robots.Origin]bool{}
 	return func(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error) {
 		if !fresh || fetched[origin] {
-			p, err := k.Policy(ctx, origin, by)
+			p, err := files.Policy(ctx, origin, by)
 			now := time.Now()
 			if err != nil || fetched[origin] || now.Before(p.ExpiresAt) || now.Before(p.NextTry) {
 				return p, err
 			}
 		}
 		fetched[origin] = true
-		return k.Fresh(ctx, origin, by)
+		return files.Fresh(ctx, origin, by)
 	}
 }
 
@@ -217,6 +218,7 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 		if flags.robots == "-" {
 			v.RobotsURL = "standard input"
 		}
+		v.PreferenceURL = v.RobotsURL // no other file is asked for
 	}
 	who, why := printable.Line(v.Agent), printable.Line(v.Why())
 	if v.Identity != identity.DefaultName {

@@ -231,6 +231,7 @@ func (e *Engine) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Op
 		return nil, nil, err
 	}
 	g.CDN = e.keeper.CDN
+	g.TDMRep = e.keeper.TDMRep
 	decisions := counter.New(e.counts, time.Now, e.log)
 	e.onClose(func() error { decisions.Close(); return nil })
 	g.Watch(decisions.Add)

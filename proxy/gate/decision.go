@@ -56,7 +56,7 @@ type Decision struct {
 	OverrideBy     string `json:"override_by,omitempty"`
 
 	Preference     string `json:"preference,omitempty"`      // see [Verdict]
-	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt
+	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt or, if Preference begins with tdmrep, in tdmrep.json
 	WouldRefuse    bool   `json:"would_refuse,omitempty"`
 
 	Edge  Edge   `json:"edge,omitempty"`  // what the origin did although its robots.txt allows the request
@@ -193,7 +193,7 @@ func (r *recorder) record(a *Admission, status int, bytes int64, failure error) 
 	if a.signed != "" {
 		d.Signed = a.signed[:shortKeyID]
 	}
-	if a.Reason == Unreachable {
+	if a.Reason == Unreachable || a.preferred == preference.TDMRep && a.PreferenceLine == 0 {
 		d.Cause = a.Cause
 	}
 	if failure == nil && a.late != nil {

@@ -39,6 +39,10 @@ type Gate struct {
 	// Gate is used; nil: no network is known.
 	CDN func(robots.Origin) string
 
+	// TDMRep has the policies of kind [policy.TDMRep], which the Gate asks for where they concern
+	// a bot. It must be set before the Gate is used; nil: none is asked for.
+	TDMRep Policies
+
 	settings atomic.Pointer[Settings]
 	policies Policies
 	pacer    *pace.Pacer // nil: nothing is paced
@@ -148,16 +152,20 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 		v.Judgment, v.Reason = Allowed, RobotsTxt
 		return id, nil
 	}
-	p, err := g.policies.Policy(ctx, ask.Target.Origin, keeper.Sender{
+	by := keeper.Sender{
 		Identity: name, UserAgent: id.UserAgent, From: id.From,
 		Client: ask.Addr, ClientAgent: ask.UserAgent(), Sign: id.FetchSigner(),
-	})
+	}
+	p, err := g.policies.Policy(ctx, ask.Target.Origin, by)
 	if err != nil {
 		v.Reason, v.Cause, v.mode = Unreachable, "it was not waited for", identity.Enforce
 		return id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
 	}
 	v.apply(p, tokens, ask.Target.Path)
-	return id, nil
+	if g.TDMRep != nil && v.Judgment == Allowed && v.Preference == "" && v.heedsTDMRep() {
+		err = g.heedTDMRep(ctx, ask.Target, &by, v)
+	}
+	return id, err
 }
 
 const secondsPerDay = 24 * 60 * 60

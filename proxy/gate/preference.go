@@ -1,14 +1,20 @@
 package gate
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
 	"robotsproxy/robots/urlpath"
 )
@@ -119,6 +125,7 @@ func (v *Verdict) heed(path string) {
 		return
 	}
 	v.prefer(refusal)
+	v.PreferenceURL = cmp.Or(v.source, v.RobotsURL)
 	if !v.lenient {
 		v.refuseUse()
 		v.served = served
@@ -127,28 +134,92 @@ func (v *Verdict) heed(path string) {
 
 // prefer notes what refuses the declared use. In mode report it would refuse the request.
 func (v *Verdict) prefer(r preference.Refusal) {
-	v.Preference, v.PreferenceLine, v.preferred = r.String(), r.Line, r.Source
+	v.Preference, v.PreferenceLine, v.preferred = printable.Cut(r.String(), maxText), r.Line, r.Source
 	v.WouldRefuse = v.lenient
 }
 
 // refuseUse refuses the request because of its preference.
 func (v *Verdict) refuseUse() {
 	v.Judgment, v.Reason, v.Rule, v.Line, v.served = Disallowed, ByPreference, "", 0, ""
-	if v.PreferenceLine > 0 {
+	if v.PreferenceLine > 0 && v.preferred != preference.TDMRep { // a line of robots.txt
 		v.Rule, v.Line = v.Preference, v.PreferenceLine
 	}
 }
 
-// extentOfUse says how far preferences in the file let the bot go.
+// extentOfUse says how far the preferences of the site's files let the bot go.
 func (v *Verdict) extentOfUse() robots.Extent {
-	said := v.file.Preferences(v.group)
+	var said *preference.Set
+	if v.file != nil {
+		said = v.file.Preferences(v.group)
+	}
+	mined := v.extentOfTDMRep()
 	switch {
-	case v.use.Purposes == 0 || said.RefusesNone(v.use, v.heeded):
-		return robots.Everything
-	case said.RefusesAll(v.use, v.heeded):
+	case said.RefusesAll(v.use, v.heeded), mined == robots.Nothing:
 		return robots.Nothing
+	case said.RefusesNone(v.use, v.heeded) && mined == robots.Everything:
+		return robots.Everything
 	}
 	return robots.Part
+}
+
+// extentOfTDMRep says how far the site's tdmrep.json lets the bot go.
+func (v *Verdict) extentOfTDMRep() robots.Extent {
+	switch p := v.tdmrep; {
+	case p == nil, p.AllowAll, p.Outcome == policy.Rules && p.TDMRep.Len() == 0:
+		return robots.Everything
+	case p.Outcome != policy.Rules:
+		return robots.Nothing
+	case p.TDMRep.Len() == 1:
+		if rule, _ := p.TDMRep.Match("/"); rule.Reserved && (rule.Location == "" || rule.Location == "/") {
+			return robots.Nothing
+		}
+	}
+	return robots.Part
+}
+
+// heedsTDMRep reports whether the origin's tdmrep.json concerns the bot.
+func (v *Verdict) heedsTDMRep() bool { return v.use.Mines() && v.heeded.Has(preference.TDMRep) }
+
+// unreachable is what stands for the preference of a tdmrep.json that cannot be had.
+const unreachable = "unreachable"
+
+// heedTDMRep judges a URL that robots.txt allows by the origin's tdmrep.json, which by asks for.
+// That file itself may always be read. An error means that nothing could be decided.
+func (g *Gate) heedTDMRep(ctx context.Context, target robots.Target, by *keeper.Sender, v *Verdict) error {
+	if target.Path == policy.TDMRep.Path() {
+		return nil
+	}
+	p, err := g.TDMRep.Policy(ctx, target.Origin, *by)
+	if err != nil {
+		v.Judgment, v.Reason, v.Cause, v.mode = Disallowed, ByPreference, "its tdmrep.json was not waited for", identity.Enforce
+		return fmt.Errorf("asking what %s reserves: %w", v.Origin, err)
+	}
+	v.tdmrep = p
+	refusal := preference.Refusal{Source: preference.TDMRep}
+	switch {
+	case p.Outcome == policy.Rules:
+		rule, found := p.TDMRep.Match(target.Path)
+		if v.strict && (!found || !rule.Reserved) {
+			if served, matches := p.TDMRep.Match(urlpath.AsServed(target.Path)); matches && served.Reserved {
+				rule, found = served, true
+			}
+		}
+		if !found || !rule.Reserved {
+			return nil
+		}
+		refusal.Path, refusal.Preference, refusal.Line = rule.Location, "tdm-reservation: 1", rule.Line
+	case p.AllowAll:
+		return nil
+	default:
+		refusal.Preference = unreachable
+		v.Cause = p.Cause
+	}
+	v.prefer(refusal)
+	v.PreferenceURL = v.Origin + policy.TDMRep.Path()
+	if !v.lenient {
+		v.refuseUse()
+	}
+	return nil
 }
 
 // HeedResponse judges a response by what its own fields say about the declared use, and reports

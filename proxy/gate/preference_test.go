@@ -3,6 +3,7 @@ package gate_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
+	"robotsproxy/robots/tdmrep"
 )
 
 const noTraining = "User-agent: *\nAllow: /\nContent-Signal: search=yes, ai-train=no\n"
@@ -199,5 +201,63 @@ func BenchmarkAdmitWithPurposes(b *testing.B) {
 				a.Done(200, 1024, nil)
 			}
 		})
+	}
+}
+
+func TestTDMRep(t *testing.T) {
+	reserving := func(text string) *policy.Policy {
+		return &policy.Policy{Outcome: policy.Rules, TDMRep: tdmrep.Parse([]byte(text)), Status: 200}
+	}
+	images := reserving("[\n{\"location\": \"/images/\", \"tdm-reservation\": 1},\n{\"location\": \"/\", \"tdm-reservation\": 0}]")
+	searcher := identity.Identity{Purposes: []preference.Purpose{preference.Search}}
+	down := &policy.Policy{Outcome: policy.None, Cause: "no route"}
+	lenient, others := preferring(identity.Report, trainer), preferring(identity.Enforce, trainer)
+	others.Preferences.Sources = []preference.Source{preference.ContentSignal}
+	for name, test := range map[string]struct {
+		settings gate.Settings
+		robots   string
+		tdmrep   *policy.Policy
+		path     string
+		why      string // of the refusal; "": none
+		unasked  bool
+	}{
+		"reserved":         {settings: preferring(identity.Enforce, trainer), tdmrep: images, path: "/images/1", why: "tdmrep: /images/ tdm-reservation: 1 on line 2 of https://example.com/.well-known/tdmrep.json"},
+		"not reserved":     {settings: preferring(identity.Enforce, trainer), tdmrep: images, path: "/texts/1"},
+		"reported":         {settings: lenient, tdmrep: images, path: "/images/1", why: "tdmrep: /images/ tdm-reservation: 1 on line 2 of https://example.com/.well-known/tdmrep.json"},
+		"none":             {settings: preferring(identity.Enforce, trainer), tdmrep: &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, path: "/"},
+		"unreachable":      {settings: preferring(identity.Enforce, trainer), tdmrep: down, path: "/", why: "https://example.com/.well-known/tdmrep.json cannot be had (no route), so the right to mine the site is taken for reserved until it can"},
+		"only for AI":      {settings: preferring(identity.Enforce, searcher), tdmrep: images, path: "/images/1", unasked: true},
+		"another source":   {settings: others, tdmrep: images, path: "/images/1", unasked: true},
+		"off":              {settings: preferring(identity.Off, trainer), tdmrep: images, path: "/images/1", unasked: true},
+		"without purposes": {settings: preferring(identity.Enforce, identity.Identity{}), tdmrep: images, path: "/images/1", unasked: true},
+		"the file itself":  {settings: preferring(identity.Enforce, trainer), tdmrep: down, path: "/.well-known/tdmrep.json", unasked: true},
+		"robots.txt":       {settings: preferring(identity.Enforce, trainer), tdmrep: down, path: "/robots.txt", unasked: true},
+		"a rule first":     {settings: preferring(identity.Enforce, trainer), robots: "User-agent: *\nDisallow: /", tdmrep: images, path: "/images/1", unasked: true},
+		"a line first":     {settings: preferring(identity.Enforce, trainer), robots: noTraining, tdmrep: images, path: "/images/1", why: "content-signal: ai-train=no on line 3 of https://example.com/robots.txt", unasked: true},
+	} {
+		g := newGate(t, test.settings, &known{policy: rules(test.robots)}, zerolog.Nop(), nil)
+		files := &known{policy: test.tdmrep}
+		g.TDMRep = files
+		v, err := g.Decide(context.Background(), ask(t, "https://example.com"+test.path, "ExampleBot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.WhyPreference() != test.why || len(files.asked) > 0 == test.unasked {
+			t.Errorf("%s: %q, asked %d times; want %q", name, v.WhyPreference(), len(files.asked), test.why)
+		}
+		reported := test.settings.Preferences.Mode == identity.Report
+		if refused := v.Reason == gate.ByPreference; refused != (test.why != "" && !reported) || v.WouldRefuse != (test.why != "" && reported) {
+			t.Errorf("%s: %s (%s), would refuse: %t", name, v.Judgment, v.Reason, v.WouldRefuse)
+		}
+	}
+}
+
+// Nothing is allowed that could not be decided.
+func TestNoTDMRep(t *testing.T) {
+	g := newGate(t, preferring(identity.Report, trainer), &known{policy: rules("")}, zerolog.Nop(), nil)
+	g.TDMRep = &known{err: context.Canceled}
+	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "ExampleBot"))
+	if !errors.Is(err, context.Canceled) || v.Admits() {
+		t.Errorf("%s (%s), error %v", v.Judgment, v.Reason, err)
 	}
 }

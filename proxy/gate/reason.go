@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
 )
 
@@ -137,10 +138,16 @@ func (v *Verdict) WhyPreference() string {
 	case v.preferred == preference.Response:
 		return v.Preference + " of " + v.URL
 	case v.PreferenceLine > 0:
-		return fmt.Sprintf("%s on line %d of %s", v.Preference, v.PreferenceLine, cmp.Or(v.RobotsURL, v.source))
+		return fmt.Sprintf("%s on line %d of %s", v.Preference, v.PreferenceLine, v.PreferenceURL)
+	case v.preferred == preference.TDMRep && v.tdmrep != nil && v.tdmrep.Outcome != policy.Rules:
+		cause := ""
+		if v.Cause != "" {
+			cause = fmt.Sprintf(" (%s)", v.Cause)
+		}
+		return fmt.Sprintf("%s cannot be had%s, so the right to mine the site is taken for reserved until it can", v.PreferenceURL, cause)
 	}
 	return fmt.Sprintf("to match this URL with the many wildcards of the %s lines of %s would take too long, so they count as %s; a shorter URL takes less",
-		v.preferred, cmp.Or(v.RobotsURL, v.source), v.Preference)
+		v.preferred, v.PreferenceURL, v.Preference)
 }
 
 // servedForm names the form of the path that the rule matches, if that is not the one that

@@ -29,7 +29,7 @@ func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admis
 	case a.settings.Preferences.RefusesResponses() && a.heedsResponses():
 		a.mix(mixed)
 		a.preferred = preference.Response
-	case a.lenient && a.file != nil && a.extentOfUse() == robots.Part:
+	case a.lenient && a.extentOfUse() == robots.Part:
 		a.forgetPreference()
 		a.WouldRefuse = mixed != Allowed
 	}
@@ -86,29 +86,24 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 	ask.Target.Path = "/"
 	var err error
 	a.Bot, err = a.gate.decide(ctx, a.settings, &ask, a.asked, &a.Verdict)
+	extent := robots.Everything // of the rules
 	switch {
 	case err != nil:
 		return robots.Part, err
-	case a.file == nil && a.Judgment == Allowed: // no rules were read for it
-		return robots.Everything, nil
-	case a.file == nil:
-		return robots.Nothing, nil
-	case !certain:
-		return a.file.Extent(), nil
-	}
-	extent := robots.Everything
-	if a.group != nil {
+	case a.file == nil && a.Judgment != Allowed && a.Reason != ByPreference: // no rules were read for it
+		extent = robots.Nothing
+	case a.file != nil && !certain:
+		extent = a.file.Extent()
+	case a.group != nil:
 		extent = a.group.Extent()
 	}
-	if a.lenient || extent == robots.Nothing {
+	if !certain || a.lenient || extent == robots.Nothing {
 		return extent, nil
 	}
-	switch use := a.extentOfUse(); use {
-	case robots.Everything:
-		return extent, nil
-	default:
-		return use, nil
+	if use := a.extentOfUse(); use != robots.Everything {
+		extent = use
 	}
+	return extent, nil
 }
 
 // declares reports whether preferences of sites concern an identity.
@@ -123,7 +118,7 @@ func (v *Verdict) heedsResponses() bool {
 
 // heedsInside reports whether what concerns the bot may differ for the requests in a tunnel.
 func (v *Verdict) heedsInside() bool {
-	return v.heedsResponses() || v.file != nil && v.extentOfUse() == robots.Part
+	return v.heedsResponses() || v.extentOfUse() == robots.Part
 }
 
 // mix judges a tunnel that is not read although the requests inside may get different verdicts.
@@ -134,7 +129,7 @@ func (v *Verdict) mix(mixed Judgment) {
 
 // forgetPreference forgets a preference that does not concern all requests in a tunnel.
 func (v *Verdict) forgetPreference() {
-	v.Preference, v.PreferenceLine, v.preferred, v.WouldRefuse = "", 0, "", false
+	v.Preference, v.PreferenceURL, v.PreferenceLine, v.preferred, v.WouldRefuse = "", "", 0, "", false
 }
 
 // paced reports whether requests in a tunnel must be spaced or counted at any time of the day:

@@ -30,7 +30,8 @@ type Verdict struct {
 	// ai-train=no"; "" if nothing does, or nobody asked. WouldRefuse means that the request is
 	// not refused for it, because preferences.mode is report.
 	Preference     string `json:"preference,omitempty"`
-	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt, from 1
+	PreferenceURL  string `json:"preference_url,omitempty"`  // of the file that says it: robots.txt or tdmrep.json
+	PreferenceLine int    `json:"preference_line,omitempty"` // in that file, from 1
 	WouldRefuse    bool   `json:"would_refuse,omitempty"`
 
 	RobotsURL    string    `json:"robots_url,omitempty"`
@@ -69,6 +70,7 @@ type Verdict struct {
 	heeded    preference.Sources // whose preferences count
 	lenient   bool               // preferences.mode is report
 	preferred preference.Source  // whose Preference is
+	tdmrep    *policy.Policy     // the origin's tdmrep.json, if it was asked for
 }
 
 // Admits reports whether the request may go on: it is allowed, or its identity is in mode

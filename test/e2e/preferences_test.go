@@ -3,8 +3,11 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -67,6 +70,16 @@ var statedPreferences = []struct{ robots, agent, path, preference, rule string }
 
 const never = "User-agent: *\nDisallow: /never/\nContent-Usage: train-ai=n\nContent-Usage: /ai-ok/ train-ai=y\n\nUser-agent: ExampleBot\nContent-Usage: train-ai=y\n"
 
+// timesAsked is how often the origin was asked for a page.
+func (o *origin) timesAsked(path string) (times int) {
+	for _, asked := range o.pages() {
+		if asked == path {
+			times++
+		}
+	}
+	return times
+}
+
 // Every door refuses what a site refuses to a declared purpose, and hands over the rest.
 func TestPreferencesAreEnforcedAtEveryDoor(t *testing.T) {
 	t.Parallel()
@@ -87,10 +100,10 @@ func TestPreferencesAreEnforcedAtEveryDoor(t *testing.T) {
 			}
 			site := sites[test.robots]
 			page := site.URL + test.path
-			before := len(site.pages())
+			before := site.timesAsked(test.path)
 			answer := w.curl(append(door.flags, "--cacert", w.caFile(), "-A", test.agent, page)...)
 			name := fmt.Sprintf("%s %s, %q, %s, %s", door.name, door.scheme, test.robots, test.agent, test.path)
-			reached := len(site.pages()) - before
+			reached := site.timesAsked(test.path) - before
 			switch {
 			case test.preference == "" && test.rule == "":
 				if answer.status != 200 || reached != 1 {
@@ -174,4 +187,35 @@ func TestPreferencesAreReported(t *testing.T) {
 	w.reload(true, strings.ReplaceAll(declaring, "[ai-train]", "[ai-input]")+"preferences: {mode: enforce}")
 	get("/another-purpose", 200).want(t, "preference", nil)
 	w.wantMetric(spared, "1")
+}
+
+// The site's tdmrep.json counts for bots with AI purposes alone, and is fetched once for them.
+func TestTDMRepIsEnforced(t *testing.T) {
+	t.Parallel()
+	w := start(t, declaring+"preferences: {mode: enforce}")
+	var fetches atomic.Int32
+	site := newOrigin(t, "https", says("User-agent: *\nDisallow: /no\n"), func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/.well-known/tdmrep.json":
+			fetches.Add(1)
+			io.WriteString(rw, `[{"location": "/images/", "tdm-reservation": 1}]`)
+		default:
+			io.WriteString(rw, "the page")
+		}
+	})
+	get := func(agent, path string, want, asked int) {
+		t.Helper()
+		answer := w.curl("--cacert", w.caFile(), "-A", agent, site.URL+path)
+		if answer.status != want || int(fetches.Load()) != asked {
+			t.Errorf("%s, %s: status %d, %d fetches of tdmrep.json; want %d, %d: %s", agent, path, answer.status, fetches.Load(), want, asked, answer.body)
+		}
+	}
+	get("AnyBot", "/images/1", 200, 0)
+	get("AnyBot search", "/images/2", 200, 0)
+	get("AnyBot train", "/no", 403, 0)
+	get("AnyBot train", "/images/3", 403, 1)
+	get("AnyBot input", "/images/4", 403, 1)
+	get("AnyBot train", "/texts", 200, 1)
+	w.decision(site.URL+"/images/3").want(t, "reason", "preference", "rule", nil, "preference", "tdmrep: /images/ tdm-reservation: 1", "preference_line", 1)
+	w.ask("/api/v1/verdict?purpose=ai-train&url="+url.QueryEscape(site.URL+"/images/5")).want(t, "reason", "preference", "preference_url", site.URL+"/.well-known/tdmrep.json")
 }

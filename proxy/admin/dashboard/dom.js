@@ -93,7 +93,7 @@ export function duration(ms) {
 export function route(view, query = {}) {
   const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const one of [value].flat()) if (one != null && one !== "") pairs.append(name, one);
+    for (const one of [value].flat()) if (one != null && one !== false && one !== "") pairs.append(name, one);
   }
   return `#/${view}${pairs.size > 0 ? "?" + pairs : ""}`;
 }

@@ -65,6 +65,7 @@ function answer(v, mode, lines) {
     ["Agent", foreign(v.agent, 100)],
     ["Group", v.group && foreign(v.group, 100)],
     ["Preference", v.preference && foreign(v.preference, 500)],
+    ["Its file", v.preference_url && el("code", {}, foreign(v.preference_url, 300))],
     ["Crawl delay", v.crawl_delay != null && `${v.crawl_delay} s`],
     ["robots.txt", v.robots_url && el("code", {}, foreign(v.robots_url, 300))],
     ["Its status", v.robots_status],
@@ -80,8 +81,8 @@ function answer(v, mode, lines) {
     el("p", {}, el("a", { href: route("origin", { origin: v.origin, agent: v.agent, line: decidingLine(v) }) }, "All about ", foreign(v.origin, 200))));
 }
 
-// decidingLine is the line that refuses the use or, if none does, the rule's.
-const decidingLine = (v) => v.preference_line || v.line;
+// decidingLine is the line of robots.txt that refuses the use or, if none there does, the rule's.
+const decidingLine = (v) => (v.preference_url === v.robots_url && v.preference_line) || v.line;
 
 // ground shows the preference or the rule that a verdict follows from, else the reason.
 function ground(v) {

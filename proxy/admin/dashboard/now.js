@@ -229,5 +229,6 @@ function why(d, kind) {
   let words = phrase(d.reason);
   if (kind === "held") words = "its turn comes too late"; // no rule held it back
   else if (text) words = [el("code", {}, foreign(text, 160)), line && el("span", { class: "aside" }, ` line ${line}`)];
-  return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line }), title: text && plain(text, 1000) }, words);
+  const inRobots = !text?.startsWith("tdmrep: ");
+  return el("a", { href: route("origin", { origin: d.origin, agent: d.agent, line: inRobots && line }), title: text && plain(text, 1000) }, words);
 }
