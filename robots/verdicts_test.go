@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"bytes"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,15 +24,16 @@ func TestVerdicts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var file *File
+		var file, stating *File
 		for _, part := range archive.Files {
 			switch part.Name {
 			case "robots.txt":
-				file = Parse(part.Data)
+				file, stating = Parse(part.Data), Parse(statePreferences(part.Data))
 			case "verdicts":
 				for line := range strings.Lines(string(part.Data)) {
 					t.Run(filepath.Base(name)+"/"+strings.Join(strings.Fields(line), "_"), func(t *testing.T) {
-						checkVerdictLine(t, file, line)
+						checkVerdictLine(t, file, line, func(number int) int { return number })
+						checkVerdictLine(t, stating, line, func(number int) int { return (number + 1) / 2 })
 					})
 				}
 			case "sitemaps":
@@ -45,7 +47,20 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func checkVerdictLine(t *testing.T, file *File, line string) {
+// statePreferences returns the same robots.txt with a line about use after each line. None of
+// them may change what the rules say.
+func statePreferences(body []byte) []byte {
+	lines := []string{"Content-Signal: ai-train=no", "Content-Usage: /a train-ai=n, search=y", "Content-Signal: * search=yes", "Content-Usage: NO=", "License: https://example.com/"}
+	var stating bytes.Buffer
+	eachLine(string(body), func(number int, line string) {
+		stating.WriteString(line + "\n" + lines[number%len(lines)] + "\n")
+	})
+	return stating.Bytes()
+}
+
+// checkVerdictLine checks a line of verdicts. original returns the number that a line of the
+// file has there.
+func checkVerdictLine(t *testing.T, file *File, line string, original func(number int) int) {
 	fields := strings.Fields(line)
 	if len(fields) != 4 {
 		t.Fatalf("%q has %d fields, want 4", line, len(fields))
@@ -57,7 +72,7 @@ func checkVerdictLine(t *testing.T, file *File, line string) {
 	verdict, decider := "allowed", "-"
 	if group, _ := file.Group(tokens); group != nil {
 		if rule, matches := group.Match(fields[3]); matches {
-			decider = strconv.Itoa(rule.Line)
+			decider = strconv.Itoa(original(rule.Line))
 			if !rule.Allow {
 				verdict = "disallowed"
 			}
