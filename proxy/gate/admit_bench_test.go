@@ -24,6 +24,21 @@ func (a always) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.P
 	return a.policy, nil
 }
 
+// The token of a bot that declares no purposes is not kept, so it costs no more than one that
+// the configuration holds.
+func TestBotsWithoutPurposesPayNothing(t *testing.T) {
+	allocated := func(id identity.Identity) float64 {
+		settings := gate.Settings{Identities: identity.Table{Default: id}, Preferences: gate.DefaultPreferences()}
+		g := newGate(t, settings, always{rules(site)}, zerolog.Nop(), nil)
+		ask := ask(t, "https://example.com/private/open", "ExampleBot")
+		return testing.AllocsPerRun(100, func() { g.Decide(t.Context(), ask) })
+	}
+	byAgent, configured := allocated(identity.Identity{}), allocated(identity.Identity{ProductTokens: []string{"ExampleBot"}})
+	if byAgent != configured {
+		t.Errorf("%.0f allocations with a User-Agent, %.0f with a product token", byAgent, configured)
+	}
+}
+
 // BenchmarkAdmit measures a request's way through the gate, from Admit to its log line.
 func BenchmarkAdmit(b *testing.B) {
 	for _, decisions := range []gate.LogFilter{gate.LogNone, gate.LogAll} {

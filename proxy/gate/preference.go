@@ -108,7 +108,7 @@ func (ask *Ask) use(id *identity.Identity) preference.Use {
 func (v *Verdict) declare(settings *Settings, id *identity.Identity, ask *Ask, tokens []string) {
 	v.heeded, v.lenient = settings.heeded, settings.Preferences.Mode == identity.Report
 	if use := ask.use(id); use.Purposes != 0 && id.Mode != identity.Off && !ask.Target.IsRobotsTxt() {
-		v.use, v.tokens = use, tokens
+		v.use, v.tokens = use, slices.Clone(tokens) // kept as they are, tokens would cost every bot an allocation
 	}
 }
 
