@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,5 +260,65 @@ func TestNoTDMRep(t *testing.T) {
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "ExampleBot"))
 	if !errors.Is(err, context.Canceled) || v.Admits() {
 		t.Errorf("%s (%s), error %v", v.Judgment, v.Reason, err)
+	}
+}
+
+// What a page says about mining goes before the tdmrep.json; its silence does not.
+func TestResponseBeforeTDMRep(t *testing.T) {
+	files := &known{policy: &policy.Policy{Outcome: policy.Rules, TDMRep: tdmrep.Parse([]byte(`[{"location": "/", "tdm-reservation": 1}]`))}}
+	g := newGate(t, preferring(identity.Report, trainer), &known{policy: rules("")}, zerolog.Nop(), nil)
+	g.TDMRep = files
+	for _, test := range []struct {
+		header http.Header
+		want   string
+	}{
+		{http.Header{}, "tdmrep: / tdm-reservation: 1"},
+		{http.Header{"Tdm-Reservation": {"0"}}, ""},
+		{http.Header{"Tdm-Reservation": {"1"}}, "tdmrep: / tdm-reservation: 1"},
+		{http.Header{"Tdm-Reservation": {"0"}, "X-Robots-Tag": {"noai"}}, "response: x-robots-tag: noai"},
+	} {
+		a, err := admit(context.Background(), g, ask(t, "https://example.com/", "ExampleBot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := a.HeedResponse(200, test.header); refused || a.Preference != test.want || a.WouldRefuse != (test.want != "") {
+			t.Errorf("%v: refused: %t, %q, would refuse: %t; want %q", test.header, refused, a.Preference, a.WouldRefuse, test.want)
+		}
+		a.Discard()
+	}
+}
+
+// A tunnel that is read only if that makes a difference is read if the tdmrep.json reserves a
+// part of the site.
+func TestTDMRepOfTunnels(t *testing.T) {
+	bot := trainer
+	bot.ProductTokens = []string{"ExampleBot"}
+	settings := preferring(identity.Enforce, identity.Identity{})
+	settings.Identities.Entries = []identity.Entry{{Name: "a", Identity: bot}}
+	settings.Preferences.Sources = []preference.Source{preference.TDMRep}
+	for text, want := range map[string]string{
+		``: "admitted",
+		`[{"location": "/", "tdm-reservation": 0}]`:                                           "to be read",
+		`[{"location": "/", "tdm-reservation": 1}]`:                                           "refused",
+		`[{"location": "/a", "tdm-reservation": 1}]`:                                          "to be read",
+		`[{"location": "/a", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]`: "to be read",
+	} {
+		for name, robots := range map[string]*policy.Policy{"rules": rules("User-agent: *\nAllow: /\n"), "none": {Outcome: policy.Unavailable, AllowAll: true, Status: 404}} {
+			g := newGate(t, settings, &known{policy: robots}, zerolog.Nop(), nil)
+			g.TDMRep = &known{policy: &policy.Policy{Outcome: policy.Rules, TDMRep: tdmrep.Parse([]byte(text))}}
+			a, err := g.AdmitIfUniform(context.Background(), ask(t, "https://example.com/", "ExampleBot"))
+			got := "admitted"
+			switch {
+			case errors.Is(err, gate.ErrNotUniform):
+				got = "to be read"
+			case err != nil:
+				t.Fatal(err)
+			case !a.Admits():
+				got = "refused"
+			}
+			if got != want {
+				t.Errorf("%s, robots.txt: %s: %s, want %s", text, name, got, want)
+			}
+		}
 	}
 }
