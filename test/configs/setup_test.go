@@ -109,7 +109,7 @@ func TestConfigurationsAreValid(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"full.yaml", "image.yaml", "sidecar.yaml"} { // fleet.yaml needs its CA: it is tested as part of a setup
+	for _, name := range []string{"full.yaml", "image.yaml", "purposes.yaml", "sidecar.yaml"} { // fleet.yaml needs its CA: it is tested as part of a setup
 		if out, err := exec.Command(program, "validate", "--config", filepath.Join(examples, name)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v:\n%s", name, err, out)
 		}
