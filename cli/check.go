@@ -162,7 +162,7 @@ func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *
 	if err != nil {
 		return nil, nil, err
 	}
-	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.Keeper().Files, flags.fresh), nil, e.Log(), nil); err != nil {
+	if g, err = gate.New(cfg.GateSettings(), livePolicies(e.Keeper().Files, flags.fresh), e.Observer(cfg), e.Log(), nil); err != nil {
 		e.Close()
 		return nil, nil, err
 	}
@@ -229,6 +229,9 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	}
 	if v.WouldRefuse {
 		why += "; in preferences.mode enforce, refused by " + printable.Line(v.WhyPreference())
+	}
+	if held := v.HeldWhy(); held != "" {
+		why += "; held " + held
 	}
 	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, who, why)
 	return err

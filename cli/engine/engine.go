@@ -88,6 +88,15 @@ func (e *Engine) Log() zerolog.Logger { return e.log }
 // Keeper knows the policies of all origins. It ends with the engine.
 func (e *Engine) Keeper() *keeper.Keeper { return e.keeper }
 
+// Observer returns a pacer that only knows what holds requests in the fleet that cfg names; nil
+// if it names none.
+func (e *Engine) Observer(cfg config.Config) *pace.Pacer {
+	if e.redis == nil {
+		return nil
+	}
+	return pace.NewObserver(cfg.Pace, e.redis)
+}
+
 // Transport is the way out to origins. It follows no redirect, and ends with the engine.
 func (e *Engine) Transport() http.RoundTripper { return e.transport }
 

@@ -70,6 +70,9 @@ func (a *Answer) facts() []fact {
 	if v.Rule != "" {
 		facts = append(facts, fact{fmt.Sprintf("Line %d", v.Line), v.Rule})
 	}
+	if held := v.HeldWhy(); held != "" {
+		facts = append(facts, fact{"Held", held})
+	}
 	for i := range facts {
 		facts[i].Value = printable.Line(facts[i].Value)
 	}

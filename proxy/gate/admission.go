@@ -62,7 +62,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 		a.permit, err = a.gate.pacer.Wait(ctx, a.paceRequest())
 		if errors.As(err, &a.late) {
 			err = nil
-			a.Hold = a.gate.pacer.Held(a.paceRequest())
+			a.Hold = a.late.Hold
 		}
 		judged := now
 		now = a.gate.now()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
@@ -148,6 +149,15 @@ func (v *Verdict) WhyPreference() string {
 	}
 	return fmt.Sprintf("to match this URL with the many wildcards of the %s lines of %s would take too long, so they count as %s; a shorter URL takes less",
 		v.preferred, v.PreferenceURL, v.Preference)
+}
+
+// HeldWhy says in a few words what holds allowed requests to the origin, and until when; "" if
+// nothing is known to.
+func (v *Verdict) HeldWhy() string {
+	if v.Hold == nil {
+		return ""
+	}
+	return fmt.Sprintf("until %s (%s)", v.Hold.Until.UTC().Format(time.RFC3339), v.Hold.By.Phrase())
 }
 
 // servedForm names the form of the path that the rule matches, if that is not the one that

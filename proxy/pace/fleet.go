@@ -50,8 +50,7 @@ type fleet struct {
 	stopped sync.WaitGroup     // for which close waits
 }
 
-// newFleet starts to send heartbeats. It does not wait for the first one: a proxy starts and
-// works without its Redis. Callers must call close.
+// newFleet returns the fleet of a server, of which this proxy is no member yet.
 func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *fleet {
 	f := &fleet{
 		server: server,
@@ -69,10 +68,15 @@ func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus
 		func() { log.Info().Msg("Redis is back: turns are shared again") },
 	)
 	f.setMembers(1)
+	return f
+}
+
+// join starts to send heartbeats. It does not wait for the first one: a proxy starts and works
+// without its Redis. Callers must call close.
+func (f *fleet) join() {
 	var ctx context.Context
 	ctx, f.stop = context.WithCancel(context.Background())
 	f.stopped.Go(func() { f.beat(ctx) })
-	return f
 }
 
 // close ends the heartbeats and removes this proxy from the members.

@@ -29,8 +29,8 @@ const (
 	probePoll = 500 * time.Millisecond
 )
 
-// enterScript asks whether a request may start, and counts it if so. KEYS are the site's hold,
-// failures and day; ARGV the request's token, then 1 or 0 for whether Retry-After and back_off
+// enterScript asks whether a request may start, and counts it if so and it has a token. KEYS are the site's hold,
+// failures and day; ARGV the request's token or nothing, then 1 or 0 for whether Retry-After and back_off
 // count, the lease of a probe, how soon to ask again while there is another one, the limit of a
 // day (0: none), the length of an hour, how many there are in a day, and for how long a row stays
 // known.
@@ -76,10 +76,13 @@ if limit > 0 then
 	if total >= limit then
 		return {3, (oldest + hours) * ARGV[7] - now, 0, row[1], row[2], row[3]}
 	end
+	if ARGV[1] == '' then
+		return {0, 0, 0, row[1], row[2], row[3]}
+	end
 	redis.call('HINCRBY', KEYS[3], string.format('%.0f', hour), 1)
 	redis.call('PEXPIRE', KEYS[3], hours * ARGV[7])
 end
-if probe == 1 then
+if probe == 1 and ARGV[1] ~= '' then
 	redis.call('HSET', KEYS[2], 'probe', ARGV[1], 'lease', string.format('%.0f', now + ARGV[4]))
 	redis.call('PEXPIRE', KEYS[2], ARGV[4] + ARGV[9])
 end
@@ -128,10 +131,18 @@ if redis.call('HGET', KEYS[1], 'probe') == ARGV[1] then
 end
 return 1`)
 
-// enter asks whether a request may start. It returns nil if Redis does not answer.
+// enter asks whether a request may start, and counts it if so. It returns nil if Redis does not
+// answer.
 func (f *fleet) enter(key siteKey, w *waiter, opts *Options) *news {
+	return f.mayEnter(key, w.name(), opts)
+}
+
+// look asks whether a request might start. It returns nil if Redis does not answer.
+func (f *fleet) look(key siteKey, opts *Options) *news { return f.mayEnter(key, "", opts) }
+
+func (f *fleet) mayEnter(key siteKey, token string, opts *Options) *news {
 	site := hashed(key.origin, key.identity)
-	return f.learn(enterScript, []string{holdKey + site, failuresKey + site, dayKey + site}, w.name(),
+	return f.learn(enterScript, []string{holdKey + site, failuresKey + site, dayKey + site}, token,
 		digit(opts.RetryAfter), digit(opts.BackOff.After > 0), probeLease.Milliseconds(), probePoll.Milliseconds(),
 		opts.MaxPerDay, time.Hour.Milliseconds(), windowHours, milliseconds(opts.BackOff.Max))
 }

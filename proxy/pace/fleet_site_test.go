@@ -137,6 +137,10 @@ func TestFleetOutcomesFromBeforeThePause(t *testing.T) {
 	if late == nil || late.cause != pausing {
 		t.Errorf("late: %v", late)
 	}
+	observer := NewObserver(*pair[0].opts.Load(), server.Client())
+	if hold := observer.Held(r); hold == nil || hold.By != ByBackOff || hold.Until.Sub(until).Abs() > 30*time.Second {
+		t.Errorf("an observer sees %v, want until %v", hold, until)
+	}
 	third := newShared(t, server, zerolog.Nop())
 	third.SetOptions(*pair[0].opts.Load())
 	if late, _ := errors.AsType[*Late](lateness(third, r)); late == nil || late.cause != pausing || late.Wait < 29*time.Minute {
@@ -191,6 +195,10 @@ func TestFleetMaxPerDay(t *testing.T) {
 		t.Errorf("%d started", n)
 	}
 	wantExpiry(t, server, 25*time.Hour)
+	observer := NewObserver(*pair[0].opts.Load(), server.Client())
+	if hold := observer.Held(r); hold == nil || hold.By != ByMaxPerDay {
+		t.Errorf("an observer sees %v", hold)
+	}
 	key := dayKey + hashed(r.Origin, r.Identity)
 	hour := time.Now().Unix() / secondsPerHour
 	for back, want := range map[int64]int{24: 0, 25: 6} {
@@ -200,6 +208,9 @@ func TestFleetMaxPerDay(t *testing.T) {
 			p.SetOptions(*p.opts.Load()) // forgets the hold
 		}
 		started := 0
+		if hold := observer.Held(r); (hold == nil) != (want > 0) { // and counts nothing
+			t.Errorf("%d hours later: an observer sees %v", back, hold)
+		}
 		for i := range 12 {
 			if lateness(pair[i%2], r) == nil {
 				started++

@@ -11,6 +11,7 @@ type Late struct {
 	Wait  time.Duration // until its turn would have come, as far as known
 	Max   time.Duration // how long it may wait: max_wait
 	Delay time.Duration // between two requests
+	Hold  *Hold         // of its origin at this proxy; nil if it is not held
 	cause cause
 }
 

@@ -79,7 +79,16 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 	p.opts.Store(&opts)
 	if server != nil {
 		p.fleet = newFleet(server, log, metrics)
+		p.fleet.join()
 	}
+	return p
+}
+
+// NewObserver returns a Pacer that knows what holds requests in the fleet that shares a Redis
+// server, of which it is no member. Only [Pacer.Held] may be called.
+func NewObserver(opts Options, server *redisclient.Client) *Pacer {
+	p := New(opts, nil, zerolog.Nop(), nil)
+	p.fleet = newFleet(server, zerolog.Nop(), nil)
 	return p
 }
 
@@ -155,7 +164,8 @@ func (p *Pacer) Wait(ctx context.Context, r Request) (Permit, error) {
 		err = p.wait(ctx, opts, &r, delay, w)
 	}
 	if err != nil {
-		if _, late := err.(*Late); late {
+		if late, ok := err.(*Late); ok {
+			late.Hold = p.heldHere(r.site())
 			p.late.Inc()
 		}
 		return Permit{}, err
@@ -334,16 +344,39 @@ const (
 	ByMaxPerDay  Holder = "max_per_day" // as many requests as may have started in the last 24 hours
 )
 
-// Held returns what holds requests like r at this proxy; nil if nothing does. It does not ask
-// Redis.
-func (p *Pacer) Held(r Request) *Hold {
-	if p.holds.Load() == 0 {
-		return nil
+// Phrase returns the holder in a few words.
+func (h Holder) Phrase() string {
+	switch h {
+	case ByRetryAfter:
+		return "the origin has asked for a pause"
+	case ByBackOff:
+		return "the origin has failed several times in a row"
+	case ByMaxPerDay:
+		return "pace.max_per_day requests have started in 24 hours"
 	}
-	p.opts.Load().Scope.place(&r)
+	return "not held"
+}
+
+// Held returns what holds requests like r, at this proxy or in its fleet; nil if nothing does.
+// It may ask Redis.
+func (p *Pacer) Held(r Request) *Hold {
+	opts := p.opts.Load()
+	delay := opts.delay(&r)
+	opts.Scope.place(&r)
+	if hold := p.heldHere(r.site()); hold != nil || p.fleet == nil || delay == 0 && !opts.asksFleet() {
+		return hold
+	}
+	if news := p.fleet.look(r.site(), opts); news != nil && news.wait > 0 {
+		return &Hold{p.now().Add(news.wait), news.heldBy}
+	}
+	return nil
+}
+
+// heldHere returns what holds a site at this proxy; nil if nothing does.
+func (p *Pacer) heldHere(key siteKey) *Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.sites[r.site()]
+	s := p.sites[key]
 	if s == nil || !s.held.After(p.now()) {
 		return nil
 	}

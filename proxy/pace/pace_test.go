@@ -255,6 +255,12 @@ func TestWhyLate(t *testing.T) {
 				time.Sleep(10 * second)
 				synctest.Wait()
 				late := s.why["late"]
+				if late != nil {
+					if (late.Hold != nil) != (test.hold > 0) {
+						t.Errorf("it is held by %v", late.Hold)
+					}
+					late.Hold = nil
+				}
 				if late == nil || *late != test.want {
 					t.Fatalf("it is told %+v, want %+v", late, test.want)
 				}

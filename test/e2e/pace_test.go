@@ -428,3 +428,126 @@ func TestRunTakesTurns(t *testing.T) {
 		t.Errorf("the summary is\n%s", &e.err)
 	}
 }
+
+// An origin that fails gets pauses that double. After each, one request tries, whichever proxy
+// it is at, and when that succeeds the origin has its old pace again.
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t)
+	const first = 400 * time.Millisecond
+	config := fmt.Sprintf("pace: {back_off: {after: 2, first: %v, max: 1h}}", first)
+	proxies := []*world{start(t, "name: first", server.config(), config), start(t, "name: second", server.config(), config)}
+	clients := []*http.Client{proxies[0].client(false), proxies[1].client(false)}
+	const failures = 4 // the last two are probes
+	var (
+		mu       sync.Mutex
+		asked    []time.Time
+		inFlight atomic.Int64
+	)
+	site := newOrigin(t, "http", shop(), func(w http.ResponseWriter, r *http.Request) {
+		most := inFlight.Add(1)
+		defer inFlight.Add(-1)
+		mu.Lock()
+		asked = append(asked, time.Now())
+		n := len(asked)
+		mu.Unlock()
+		if n > 2 && n <= failures+1 {
+			time.Sleep(100 * time.Millisecond) // time for another request, which must not come
+			if most > 1 {
+				t.Errorf("request %d: %d at once", n, most)
+			}
+		}
+		if n <= failures {
+			w.WriteHeader(503)
+		}
+	})
+	one := func(i int) int {
+		return spiders(t, 1, func(int) (*http.Client, string, string) {
+			return clients[i], site.URL + "/products/1", "ExampleBot/1.0"
+		})[503]
+	}
+	if one(0)+one(1) != 2 {
+		t.Fatal("the first two do not fail")
+	}
+	for _, w := range proxies {
+		w.ask("/api/v1/verdict?url="+site.URL+"/products/1").want(t, "verdict", "allowed", "held_by", "back_off")
+	}
+	got := spiders(t, 20, func(i int) (*http.Client, string, string) {
+		return clients[i%2], site.URL + "/products/1", "ExampleBot/1.0"
+	})
+	if got[503] != 2 || got[200] != 18 || len(asked) != 22 {
+		t.Errorf("statuses %v, the site was asked %d times", got, len(asked))
+	}
+	for i, least := range []time.Duration{first / 2, first, 2 * first} {
+		if gap := asked[2+i].Sub(asked[1+i]); gap < least {
+			t.Errorf("pause %d is %v, want %v or more", i+1, gap, least)
+		}
+	}
+}
+
+// What holds an origin is in the 429, in the verdict of the API and, with a Redis, in that of
+// check.
+func TestWhatHoldsAnOrigin(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t)
+	w := start(t, server.config(), "pace: {back_off: {after: 1, first: 1h, max: 2h}, max_per_day: 3}")
+	failing := newOrigin(t, "http", shop(), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	busy := newOrigin(t, "http", shop(), nil)
+	w.curl(failing.URL + "/products/1")
+	for range 3 {
+		if r := w.curl(busy.URL + "/products/1"); r.status != 200 {
+			t.Errorf("status %d", r.status)
+		}
+	}
+	for _, held := range []struct{ url, by, says string }{
+		{failing.URL + "/products/1", "back_off", "the origin has failed pace.back_off.after times in a row or more"},
+		{busy.URL + "/products/1", "max_per_day", "pace.max_per_day requests have started in the last 24 hours"},
+	} {
+		r := w.curl(held.url, "-H", "Accept: application/problem+json")
+		seconds, _ := strconv.Atoi(r.header.Get("Retry-After"))
+		var problem object
+		must(t, json.Unmarshal([]byte(r.body), &problem))
+		problem.want(t, "status", 429, "verdict", "allowed", "held_by", held.by)
+		if until, err := time.Parse(time.RFC3339, problem["held_until"].(string)); err != nil || time.Until(until) < 29*time.Minute || seconds < 29*60 {
+			t.Errorf("%s: held until %v, Retry-After %d", held.url, problem["held_until"], seconds)
+		}
+		if detail, _ := problem["detail"].(string); !strings.Contains(detail, held.says) {
+			t.Errorf("%s: it says %q, want %q", held.url, detail, held.says)
+		}
+		if r := w.curl(held.url); !strings.Contains(r.body, "\nHeld: ") {
+			t.Errorf("%s: the text is\n%s", held.url, r.body)
+		}
+		w.ask("/api/v1/verdict?url="+held.url).want(t, "verdict", "allowed", "held_by", held.by)
+		var checked object
+		must(t, json.Unmarshal([]byte(w.runCommand("check", "--json", held.url)), &checked))
+		checked.want(t, "verdict", "allowed", "held_by", held.by)
+		wantRefused(t, w.curl(strings.Replace(held.url, "/products/1", "/cart", 1)), "Disallow: /cart")
+	}
+}
+
+// The origins of one site share its delay, under scope site. Under scope origin each has its own.
+func TestScope(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	paced := says("User-agent: *\nCrawl-delay: 50\n")
+	newOriginAt(t, "192.0.2.1:80", "http", paced, nil)
+	newOriginAt(t, "192.0.2.1:8080", "http", paced, nil)
+	newOriginAt(t, "192.0.2.7:80", "http", says("User-agent: *\nAllow: /\n"), nil)
+	for scope, want := range map[string]int{"origin": 200, "site": 429} {
+		w := start(t, "pace: {max_wait: 1s, scope: "+scope+"}")
+		for _, ask := range []struct {
+			url  string
+			want int
+		}{
+			{"http://shop.example.com/", 200},
+			{"http://192.0.2.7/", 200}, // an address is no part of a site
+			{"http://cache.example.com/", want},
+			{"http://shop.example.com:8080/", want},
+		} {
+			if r := w.curl(ask.url); r.status != ask.want {
+				t.Errorf("scope %s: %s: status %d, want %d", scope, ask.url, r.status, ask.want)
+			}
+		}
+	}
+}

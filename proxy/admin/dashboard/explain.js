@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { byId, date, el, facts, fill, foreign, hush, plain, route, tell } from "./dom.js";
 import { fileOf } from "./file.js";
 import { agentsIn, identities } from "./identities.js";
-import { chip, kindOf, phrase, sentence } from "./words.js";
+import { chip, holder, kindOf, phrase, sentence } from "./words.js";
 
 let asking = new AbortController();
 
@@ -67,6 +67,8 @@ function answer(v, mode, lines) {
     ["Preference", v.preference && foreign(v.preference, 500)],
     ["Its file", v.preference_url && el("code", {}, foreign(v.preference_url, 300))],
     ["Crawl delay", v.crawl_delay != null && `${v.crawl_delay} s`],
+    ["Held until", v.held_until && date(v.held_until)],
+    ["Held by", v.held_by && holder(v.held_by)],
     ["robots.txt", v.robots_url && el("code", {}, foreign(v.robots_url, 300))],
     ["Its status", v.robots_status],
     ["Fetched", v.fetched_at && date(v.fetched_at)],

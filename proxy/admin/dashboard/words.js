@@ -33,6 +33,15 @@ export const phrase = (reason) => reasons.get(reason)?.phrase ?? reason;
 // sentence explains a reason.
 export const sentence = (reason) => reasons.get(reason)?.sentence ?? "";
 
+const holders = {
+  "retry-after": "the origin, which has asked for a pause (Retry-After)",
+  back_off: "its failures in a row (pace.back_off)",
+  max_per_day: "the requests of the last 24 hours (pace.max_per_day)",
+};
+
+// holder says what holds the requests to an origin.
+export const holder = (by) => holders[by] ?? by;
+
 const states = {
   fresh: { sign: "●", word: "fresh" },
   due: { sign: "◔", word: "due", hint: "The next request starts a fetch, and does not wait for it" },
