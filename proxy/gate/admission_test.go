@@ -285,3 +285,47 @@ func BenchmarkUnpaced(b *testing.B) {
 		})
 	}
 }
+
+// The origin's own failures count, and nothing else that ends a request.
+func TestWhatCountsAsFailure(t *testing.T) {
+	answered := func(status int) func(*gate.Admission) {
+		return func(a *gate.Admission) { a.Answered(status, http.Header{}) }
+	}
+	for name, test := range map[string]struct {
+		end  func(*gate.Admission)
+		want bool
+	}{
+		"408":                {answered(408), true},
+		"425":                {answered(425), true},
+		"429":                {answered(429), true},
+		"500":                {answered(500), true},
+		"599":                {answered(599), true},
+		"200":                {answered(200), false},
+		"304":                {answered(304), false},
+		"404":                {answered(404), false},
+		"403":                {answered(403), false},
+		"no answer":          {(*gate.Admission).Unanswered, true},
+		"a client that left": {func(*gate.Admission) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newPacedGate(t, gate.Settings{LogFilter: gate.LogNone}, rules("User-agent: *\nAllow: /\n"), zerolog.Nop(), func(o *pace.Options) { o.BackOff.After = 1 })
+			page := ask(t, "https://example.com/a", "Bot/1")
+			a, err := g.Admit(t.Context(), page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test.end(a)
+			a.Done(0, 0, nil)
+			v, err := g.Decide(t.Context(), page)
+			if err != nil || (v.Hold != nil) != test.want {
+				t.Errorf("held: %v, %v; want %v", v.Hold, err, test.want)
+			}
+			if v, err := g.Decide(t.Context(), ask(t, "https://example.com/robots.txt", "Bot/1")); err != nil || v.Hold != nil {
+				t.Errorf("robots.txt is held: %v, %v", v.Hold, err)
+			}
+		})
+	}
+}
