@@ -43,9 +43,10 @@ func checkCommand() *cobra.Command {
 		Use:   "check [flags] URL...",
 		Short: "Say for each URL whether it may be fetched and why",
 		Long: `Say for each URL whether it may be fetched and why, by the live robots.txt or
-by a file. With --purpose, also whether the site refuses that use of it. Exit code:
-0 every URL is allowed, 1 some URL is disallowed or its use refused (whatever
-preferences.mode says, unless it is off), 2 a URL, file or flag is bad.`,
+by a file. With --purpose, or an identity that declares purposes, also whether the
+site refuses one of them in its robots.txt or tdmrep.json. Exit code: 0 every URL is
+allowed, 1 some URL is disallowed or a purpose refused (in preferences.mode report
+too), 2 a URL, file or flag is bad.`,
 		Example: `  robotsproxy check https://example.com/private/a
   robotsproxy check --agent ExampleBot-Image --agent ExampleBot https://example.com/a.png
   robotsproxy check --agent "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://example.org)" https://example.com/a
@@ -58,12 +59,12 @@ preferences.mode says, unless it is off), 2 a URL, file or flag is bad.`,
 	}
 	addSettings(cmd, commonSettings...)
 	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot, or its User-Agent; repeat for one bot's tokens, most specific first")
-	cmd.Flags().StringVar(&flags.identity, "identity", "", "judge as this identity of the configuration, by its product tokens and mode")
+	cmd.Flags().StringVar(&flags.identity, "identity", "", "judge as this identity of the configuration, by its product tokens, mode and purposes")
 	cmd.Flags().StringArrayVar(&flags.purposes, "purpose", nil, "what the bot does with pages: search, ai-input or ai-train; may repeat; replaces the identity's")
 	cmd.Flags().StringVar(&flags.content, "content-use", "", "with --purpose, how much of a page is kept: immediate, reference or full")
 	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
-	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt even if the stored one is still fresh")
+	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt and tdmrep.json even if the stored ones are still fresh")
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, urls []string) error {
 		if flags.robots != "" && flags.fresh {
 			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}

@@ -24,9 +24,9 @@ func historyCommand() *cobra.Command {
 		Short: "Show the distinct robots.txt versions seen for an origin",
 		Long: `Show the distinct robots.txt versions seen for an origin, the newest first, with
 the times between which each was seen and what it changed. ORIGIN is
-scheme://host[:port], or any URL there; that of /.well-known/tdmrep.json stands for
-the versions of this file instead. The command contacts no site. Exit code: 0
-there is a history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
+scheme://host[:port], or any URL there. The URL of /.well-known/tdmrep.json shows the
+versions of that file instead. The command contacts no site. Exit code: 0 there is a
+history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 		Example: `  robotsproxy history https://example.com
   robotsproxy history https://example.com/.well-known/tdmrep.json
   robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
