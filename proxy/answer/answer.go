@@ -49,8 +49,8 @@ func Refusal(v *gate.Verdict, now time.Time) Answer {
 	if v.Reason != gate.Overridden && v.Reason != gate.ByPreference {
 		a.Details = "robots.txt: " + a.Details
 	}
-	if v.Reason == gate.Unreachable && !v.NextTry.IsZero() {
-		seconds := math.Ceil(v.NextTry.Sub(now).Seconds())
+	if at := v.RetryAt(); !at.IsZero() {
+		seconds := math.Ceil(at.Sub(now).Seconds())
 		a.Header.Set("Retry-After", strconv.Itoa(int(max(seconds, 1))))
 	}
 	return a

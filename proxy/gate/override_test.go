@@ -224,7 +224,7 @@ func TestWarningsOfOverridesThatEnd(t *testing.T) {
 
 func TestWhyAnOverrideIsThere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own-robots.txt")
-	if err := os.WriteFile(file, []byte("User-agent: *\nDisallow: /own\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("User-agent: *\nDisallow: /own\nContent-Signal: /page ai-train=no\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ path, file, reason, by, expires, why string }{
@@ -233,6 +233,7 @@ func TestWhyAnOverrideIsThere(t *testing.T) {
 		{"/", "", "by contract", "Ada", "2101-02-03", "the operator's own word on https://example.com, by Ada until 2101-02-03: by contract"},
 		{"/", "", "", "", "2101-02-03", "the operator's own word on https://example.com, until 2101-02-03"},
 		{"/own", file, "by contract", "Ada", "", `"Disallow: /own" on line 2 of ` + file + ", the operator's own robots.txt for https://example.com, by Ada: by contract"},
+		{"/page", file, "by contract", "Ada", "2101-02-03", "content-signal: /page ai-train=no on line 3 of " + file + ", the operator's own robots.txt for https://example.com, by Ada until 2101-02-03: by contract"},
 	} {
 		o := override(t, "https://example.com", map[string]gate.Action{"": gate.Disallow}[test.file], test.file)
 		o.Reason, o.By = test.reason, test.by
@@ -244,7 +245,9 @@ func TestWhyAnOverrideIsThere(t *testing.T) {
 		if err := o.Validate(); err != nil {
 			t.Error(err)
 		}
-		g := newGate(t, gate.Settings{Overrides: []gate.Override{o}}, &known{}, zerolog.Nop(), nil)
+		settings := preferring(identity.Enforce, trainer)
+		settings.Overrides = []gate.Override{o}
+		g := newGate(t, settings, &known{}, zerolog.Nop(), nil)
 		if v, err := g.Decide(t.Context(), ask(t, "https://example.com"+test.path, "curl/8")); err != nil || v.Why() != test.why {
 			t.Errorf("got  %s, %v\nwant %s", v.Why(), err, test.why)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -136,7 +137,7 @@ func TestPreferencesAndOverrides(t *testing.T) {
 		if allowed := want == gate.Overridden; v.Reason != want || (v.Judgment == gate.Allowed) != allowed {
 			t.Errorf("%s: %s (%s), want %s", url, v.Judgment, v.Reason, want)
 		}
-		if why := "content-signal: /own ai-train=no on line 2 of " + file; want == gate.ByPreference && v.Why() != why {
+		if why := "content-signal: /own ai-train=no on line 2 of " + file + ", the operator's own robots.txt for https://example.com"; want == gate.ByPreference && v.Why() != why {
 			t.Errorf("%s: %s, want %s", url, v.Why(), why)
 		}
 	}
@@ -211,7 +212,7 @@ func TestTDMRep(t *testing.T) {
 	}
 	images := reserving("[\n{\"location\": \"/images/\", \"tdm-reservation\": 1},\n{\"location\": \"/\", \"tdm-reservation\": 0}]")
 	searcher := identity.Identity{Purposes: []preference.Purpose{preference.Search}}
-	down := &policy.Policy{Outcome: policy.None, Cause: "no route"}
+	down := &policy.Policy{Outcome: policy.None, Cause: "no route", NextTry: time.Unix(1000, 0)}
 	lenient, others := preferring(identity.Report, trainer), preferring(identity.Enforce, trainer)
 	others.Preferences.Sources = []preference.Source{preference.ContentSignal}
 	for name, test := range map[string]struct {
@@ -246,9 +247,44 @@ func TestTDMRep(t *testing.T) {
 		if v.WhyPreference() != test.why || len(files.asked) > 0 == test.unasked {
 			t.Errorf("%s: %q, asked %d times; want %q", name, v.WhyPreference(), len(files.asked), test.why)
 		}
+		if retry := v.RetryAt(); retry.IsZero() == (name == "unreachable") || !retry.IsZero() && !retry.Equal(down.NextTry) {
+			t.Errorf("%s: retry at %v", name, retry)
+		}
 		reported := test.settings.Preferences.Mode == identity.Report
 		if refused := v.Reason == gate.ByPreference; refused != (test.why != "" && !reported) || v.WouldRefuse != (test.why != "" && reported) {
 			t.Errorf("%s: %s (%s), would refuse: %t", name, v.Judgment, v.Reason, v.WouldRefuse)
+		}
+	}
+}
+
+// A tunnel that is not read is refused with the names of the files that allow only a part.
+func TestWhyATunnelIsNotOpened(t *testing.T) {
+	own := filepath.Join(t.TempDir(), "own.txt")
+	if err := os.WriteFile(own, []byte("User-agent: *\nDisallow: /a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	part := &policy.Policy{Outcome: policy.Rules, TDMRep: tdmrep.Parse([]byte(`[{"location": "/a", "tdm-reservation": 1}]`))}
+	for _, test := range []struct {
+		robots    string
+		tdmrep    *policy.Policy
+		overrides []gate.Override
+		why       string
+	}{
+		{robots: "User-agent: *\nDisallow: /a\n", tdmrep: &policy.Policy{Outcome: policy.Rules, TDMRep: new(tdmrep.File)}, why: "https://example.com/robots.txt allows only a part"},
+		{tdmrep: part, why: "https://example.com/robots.txt, or the site's /.well-known/tdmrep.json, allows only a part"},
+		{overrides: []gate.Override{override(t, "https://example.com", "", own)}, why: own + " allows only a part"},
+	} {
+		settings := preferring(identity.Enforce, trainer)
+		settings.Overrides = test.overrides
+		g := newGate(t, settings, &known{policy: rules(test.robots)}, zerolog.Nop(), nil)
+		g.TDMRep = &known{policy: test.tdmrep}
+		a, err := g.AdmitOpaque(t.Context(), ask(t, "https://example.com/", "ExampleBot"), gate.Disallowed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Discard()
+		if a.Admits() || !strings.HasPrefix(a.Why(), test.why) {
+			t.Errorf("%s (%s): %s; want %s", a.Judgment, a.Reason, a.Why(), test.why)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
 )
@@ -117,9 +118,17 @@ func (v *Verdict) Why() string {
 		if v.preferred == preference.Response {
 			return "what is in this tunnel is not read, so what responses say about their use cannot be heeded"
 		}
-		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", v.RobotsURL, v.Agent)
+		file := cmp.Or(v.RobotsURL, v.source)
+		if v.extentOfTDMRep() == robots.Part {
+			file += ", or the site's " + policy.TDMRep.Path() + ","
+		}
+		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", file, v.Agent)
 	case ByPreference:
-		return v.WhyPreference() + v.servedForm()
+		why := v.WhyPreference() + v.servedForm()
+		if v.source != "" {
+			why += fmt.Sprintf(", the operator's own robots.txt for %s%s", v.Origin, v.overrideGrounds())
+		}
+		return why
 	case Overridden:
 		if v.Rule != "" {
 			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s%s", v.Rule, v.Line, v.source, v.Origin, v.servedForm(), v.overrideGrounds())
@@ -129,6 +138,18 @@ func (v *Verdict) Why() string {
 		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
 	}
 	return "it was not judged"
+}
+
+// RetryAt returns when a refusal may end, because the file is fetched again that could not be
+// had; zero if it is not refused for that.
+func (v *Verdict) RetryAt() time.Time {
+	switch {
+	case v.Reason == Unreachable:
+		return v.NextTry
+	case v.Reason == ByPreference && v.preferred == preference.TDMRep && v.tdmrep != nil && v.tdmrep.Outcome == policy.None:
+		return v.tdmrep.NextTry
+	}
+	return time.Time{}
 }
 
 // WhyPreference says in one line where the site says its preference; "" if there is none.
