@@ -94,7 +94,7 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 		},
 	}
 	root.AddCommand(
-		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), validateCommand(),
+		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), reportCommand(), validateCommand(),
 		caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
 	return root

@@ -97,6 +97,21 @@ func (e *Engine) Observer(cfg config.Config) *pace.Pacer {
 	return pace.NewObserver(cfg.Pace, e.redis)
 }
 
+// Counts are those of decisions. They end with the engine.
+func (e *Engine) Counts() counts.Store { return e.counts }
+
+// Changes calls do with the changes of robots.txt that the store has seen from a time until
+// another, in no order. A store that does not last has seen none.
+func (e *Engine) Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error {
+	versions, lasting := e.store.(interface {
+		Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error
+	})
+	if !lasting {
+		return nil
+	}
+	return versions.Changes(ctx, from, until, do)
+}
+
 // Transport is the way out to origins. It follows no redirect, and ends with the engine.
 func (e *Engine) Transport() http.RoundTripper { return e.transport }
 

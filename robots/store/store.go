@@ -50,6 +50,14 @@ type Version struct {
 	Body      []byte
 }
 
+// A Change is the first time that an origin gave an answer other than those before.
+type Change struct {
+	Origin string
+	At     time.Time
+	Status int
+	SHA256 string // of the text in hex; empty if the answer was not 2xx
+}
+
 // A Store keeps records and the versions that they have been. It is safe for concurrent
 // use. The records that it takes and returns are shared: nobody may change a Body.
 type Store interface {

@@ -28,6 +28,11 @@ var arrows = map[string]map[string]string{
 		"certs":                "the files by which clients trust the CA",
 		"internal/clientsetup": "which variables clients read",
 	},
+	"cli/report": {
+		"internal/printable":  "it shows what sites and clients wrote",
+		"proxy/gate":          "the words for reasons",
+		"robots/store/counts": "what it adds up",
+	},
 	"cli/summary": {
 		"internal/printable": "it shows what sites and clients wrote",
 		"proxy/gate":         "it counts decisions",

@@ -110,6 +110,33 @@ WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
 	return versions, rows.Err()
 }
 
+// Changes calls do with the changes of robots.txt from a time until another, in no order. The
+// first answer that is kept of an origin is no change.
+func (s *Store) Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error {
+	return s.file.Read(ctx, func(db *dbfile.Database) error { return readChanges(ctx, db, from, until, do) })
+}
+
+func readChanges(ctx context.Context, db *dbfile.Database, from, until time.Time, do func(store.Change)) error {
+	rows, err := db.QueryContext(ctx, `
+SELECT origin, first_seen, status, coalesce(sha256, '')
+FROM versions AS v LEFT JOIN texts ON texts.id = text_id
+WHERE first_seen >= ? AND first_seen < ? AND origin NOT GLOB '*://*/*'
+	AND EXISTS (SELECT 1 FROM versions AS earlier WHERE earlier.origin = v.origin AND earlier.first_seen < v.first_seen)`,
+		encoding.Milliseconds(from), encoding.Milliseconds(until))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c store.Change
+		if err := rows.Scan(&c.Origin, at{&c.At}, &c.Status, &c.SHA256); err != nil {
+			return err
+		}
+		do(c)
+	}
+	return rows.Err()
+}
+
 // at scans a time that encoding.Milliseconds has written.
 type at struct{ time *time.Time }
 

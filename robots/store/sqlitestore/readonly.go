@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/counts"
@@ -73,6 +74,11 @@ func (r *readOnly) DaysRun(ctx context.Context, p counts.Period) ([]counts.Day, 
 	days := append(before, now...)
 	slices.Sort(days)
 	return slices.Compact(days), err
+}
+
+// Changes is [Store.Changes] of the file.
+func (r *readOnly) Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error {
+	return readChanges(ctx, r.file, from, until, do)
 }
 
 func (r *readOnly) Close() error {

@@ -23,8 +23,8 @@ const applicationID = 0x726f626f
 // origin after which the next sweep begins.
 //
 // A day is a day in UTC on which a proxy has run, as in 2026-01-02, with how many rows it has
-// in counts. These have how many requests came to the same decision. The one with the origin
-// ” stands for the rest of a day that has too many different decisions.
+// in counts. These have how many requests came to the same decision. Those without an origin
+// stand for the rest of a day that has too many different decisions.
 var migrations = []string{`
 CREATE TABLE texts (
 	id     INTEGER PRIMARY KEY,

@@ -1,0 +1,151 @@
+package report
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"slices"
+
+	"robotsproxy/internal/printable"
+)
+
+//go:embed report.html
+var pageText string
+
+var page = template.Must(template.New("report").Parse(pageText))
+
+// maxPageLines is how many lines of each list the page has: a printer takes it too.
+const maxPageLines = 50
+
+// HTML writes the report as one page that needs no other file and no network. Long lists are
+// cut: JSON has the whole.
+func (r *Report) HTML(w io.Writer) error {
+	view := pageView{Title: printable.Line(r.Title()), Totals: r.Totals.lines(), Chart: r.chart()}
+	for _, note := range r.Notes() {
+		view.Notes = append(view.Notes, printable.Line(note))
+	}
+	for _, s := range r.sections() {
+		view.Sections = append(view.Sections, s.view())
+	}
+	return page.Execute(w, view)
+}
+
+// A pageView is what the template shows. Its texts show what is invisible.
+type pageView struct {
+	Title    string
+	Notes    []string
+	Totals   []totalLine
+	Chart    *chart
+	Sections []sectionView
+}
+
+// Count, Name and About are for the template.
+func (t totalLine) Count() string { return number(t.count) }
+func (t totalLine) Name() string  { return t.name }
+func (t totalLine) About() string { return t.about }
+
+type sectionView struct {
+	Title   string
+	Columns []cellView
+	Rows    []rowView
+	More    string // how many rows are left out; "" for none
+}
+
+type rowView struct {
+	Cells []cellView
+	Bar   float64 // in percent of the longest; negative for none
+}
+
+type cellView struct {
+	Text   string
+	Number bool
+}
+
+// view returns the section with at most maxPageLines rows.
+func (s *section) view() sectionView {
+	cells := func(row []string) (cells []cellView) {
+		for i, text := range row {
+			cells = append(cells, cellView{printable.Line(text), slices.Contains(s.Numbers, i)})
+		}
+		return cells
+	}
+	v := sectionView{Title: s.Title, Columns: cells(s.Columns)}
+	for i, row := range s.Rows[:min(len(s.Rows), maxPageLines)] {
+		bar := -1.0
+		if s.Weights != nil {
+			bar = 100 * float64(s.Weights[i]) / float64(max(s.Weights[0], 1))
+		}
+		v.Rows = append(v.Rows, rowView{cells(row), bar})
+	}
+	if more := len(s.Rows) - maxPageLines; more > 0 {
+		v.More = number(int64(more))
+	}
+	return v
+}
+
+// A chart draws the requests of each day. Its units are pixels at full size.
+type chart struct {
+	Width, Height int
+	Most          string // requests of the highest bar
+	Bars          []bar
+	Labels        []label
+}
+
+type bar struct {
+	X, Width float64
+	Title    string
+	Parts    []part
+	Missing  bool // no proxy ran
+}
+
+// A part of a bar is one outcome.
+type part struct {
+	Class     string
+	Y, Height float64
+}
+
+type label struct {
+	X    float64
+	Text string
+}
+
+// chart returns nil if there is nothing to draw.
+func (r *Report) chart() *chart {
+	const width, height, top, maxLabels = 900, 180, 16, 8
+	most := r.busiest().Requests
+	if most == 0 || len(r.Days) < 2 {
+		return nil
+	}
+	c := &chart{Width: width, Height: height, Most: number(most)}
+	step := float64(width) / float64(len(r.Days))
+	every := (len(r.Days) + maxLabels - 1) / maxLabels
+	for i, d := range r.Days {
+		b := bar{X: float64(i) * step, Width: step * 0.85, Title: d.title(), Missing: !d.Ran}
+		y := float64(height)
+		for _, outcome := range []struct {
+			class string
+			count int64
+		}{{"allowed", d.Allowed}, {"would", d.WouldBeRefused}, {"refused", d.Refused}, {"pace", d.RefusedForPace}} {
+			if outcome.count == 0 {
+				continue
+			}
+			h := float64(height-top) * float64(outcome.count) / float64(most)
+			y -= h
+			b.Parts = append(b.Parts, part{outcome.class, y, h})
+		}
+		c.Bars = append(c.Bars, b)
+		if i%every == 0 {
+			c.Labels = append(c.Labels, label{b.X, d.Day.String()})
+		}
+	}
+	return c
+}
+
+// title says in words what the bar of a day shows.
+func (d *Day) title() string {
+	if !d.Ran {
+		return d.Day.String() + ": no proxy ran, or kept counts"
+	}
+	return d.Day.String() + ": " + plural(d.Requests, "request") + ", " + number(d.Refused) + " refused, " +
+		number(d.WouldBeRefused) + " would be refused, " + number(d.RefusedForPace) + " refused for pace, " + duration(d.PacedSeconds) + " of waiting for turns"
+}
