@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -177,16 +178,19 @@ func (c *Counter) take() {
 func decisionOf(d *gate.Decision) counts.Decision {
 	return counts.Decision{
 		Identity:       d.Identity,
-		Origin:         printable.Cut(d.Origin, maxText),
+		Origin:         text(d.Origin),
 		Outcome:        outcomeOf(d),
 		Verdict:        string(d.Judgment),
 		Reason:         string(d.Reason),
-		Rule:           printable.Cut(d.Rule, maxText),
-		Preference:     printable.Cut(d.Preference, maxText),
-		Cause:          printable.Cut(d.Cause, maxText),
-		OverrideReason: printable.Cut(d.OverrideReason, maxText),
+		Rule:           text(d.Rule),
+		Preference:     text(d.Preference),
+		Cause:          text(d.Cause),
+		OverrideReason: text(d.OverrideReason),
 	}
 }
+
+// text returns what is counted of a text.
+func text(s string) string { return printable.Cut(strings.ToValidUTF8(s, "\uFFFD"), maxText) }
 
 // outcomeOf returns what became of a request.
 func outcomeOf(d *gate.Decision) counts.Outcome {

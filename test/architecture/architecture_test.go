@@ -290,6 +290,7 @@ var arrows = map[string]map[string]string{
 	"robots/store/redisstore": {
 		"internal/redisclient":  "it asks the Redis of the fleet",
 		"robots/store":          "the type of its records",
+		"robots/store/counts":   "the type of the counts that it keeps",
 		"robots/store/encoding": "how texts and times are written",
 	},
 	"robots/store/sqlitestore": {

@@ -43,6 +43,12 @@ func TestReportIsTheLog(t *testing.T) {
 	testReport(t, "")
 }
 
+// So has one over the proxies of a fleet, which add to one count.
+func TestReportOfAFleet(t *testing.T) {
+	t.Parallel()
+	testReport(t, newRedis(t).config())
+}
+
 // testReport compares the report about a crawl by all kinds of outcomes with the logs.
 func testReport(t *testing.T, config string) {
 	shopSite := newOrigin(t, "http", shop(), nil)

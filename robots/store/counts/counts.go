@@ -55,8 +55,8 @@ const (
 // Outcomes are all of them.
 var Outcomes = []Outcome{Passed, WouldRefuse, Refused, Late}
 
-// A Decision is what is told apart of the decisions of a day. Its texts are bounded by whoever
-// counts.
+// A Decision is what is told apart of the decisions of a day. Its texts must be UTF-8, and
+// bounded by whoever counts.
 type Decision struct {
 	Identity       string
 	Origin         string // "" for [Decision.Rest]

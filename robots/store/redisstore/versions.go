@@ -31,9 +31,7 @@ func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, e
 		}
 		for i, v := range seen {
 			name, _ := v.Member.(string)
-			status, sum, _ := strings.Cut(name, " ")
-			versions[i].Status, _ = strconv.Atoi(status)
-			versions[i].SHA256 = sum
+			versions[i].Status, versions[i].SHA256 = parseVersion(name)
 			versions[i].FirstSeen, versions[i].LastSeen = parseTime(first[name]), time.UnixMilli(int64(v.Score)).UTC()
 		}
 		return nil
@@ -72,3 +70,10 @@ func (s *Store) withTexts(ctx context.Context, versions []store.Version) ([]stor
 
 // versionName is v's member in its origin's versions.
 func versionName(v store.Version) string { return strconv.Itoa(v.Status) + " " + v.SHA256 }
+
+// parseVersion reads what versionName has written.
+func parseVersion(name string) (status int, sum string) {
+	number, sum, _ := strings.Cut(name, " ")
+	status, _ = strconv.Atoi(number)
+	return status, sum
+}

@@ -23,6 +23,8 @@ func TestCounts(t *testing.T) {
 	storetest.TestCounts(t, func(t *testing.T) counts.Store { return open(t, t.TempDir()) })
 }
 
+func TestChanges(t *testing.T) { storetest.TestChanges(t, open(t, t.TempDir())) }
+
 // A row of counts as tests need it.
 func row(day counts.Day, origin string, requests int64) counts.Row {
 	return counts.Row{Day: day, Decision: counts.Decision{Origin: origin, Outcome: counts.Passed}, Count: counts.Count{Requests: requests}}

@@ -66,7 +66,7 @@ func testSums(t *testing.T, s counts.Store) {
 	}
 	full := counts.Decision{
 		Identity: "images", Origin: "https://example.com", Outcome: counts.Refused, Verdict: "disallowed", Reason: "rule",
-		Rule: "Disallow: /a\x00\"b|c\t…\xff", Preference: "content-signal: ai-train=no", Cause: "timed out", OverrideReason: "they asked",
+		Rule: "Disallow: /a\x00\"b|c\t…\ufffd", Preference: "content-signal: ai-train=no", Cause: "timed out", OverrideReason: "they asked",
 	}
 	want := map[counts.Decision]counts.Count{full: {Requests: 1, Paced: 1, Waited: 1500 * time.Millisecond}}
 	for _, change := range []func(*counts.Decision){ // each text tells decisions apart
