@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,7 @@ const exitProxy = 125
 var sealedSetting = setting{"sealed", "run.sealed", "let the proxy be the command's only way out (Linux)"}
 
 func runCommand() *cobra.Command {
-	var add runFlags
+	var flags runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command whose requests obey robots.txt",
@@ -67,31 +68,34 @@ command is not started.
 		},
 	}
 	addSettings(cmd, commonSettings...)
-	add.register(cmd)
+	flags.register(cmd)
 	cmd.Flags().SetInterspersed(false) // flags after the command's name are the command's own
 	cmd.RunE = func(cmd *cobra.Command, command []string) error {
-		cfg, err := runConfig(cmd, add)
-		if err != nil {
-			return exit{exitProxy, err}
+		if cmd.Flags().Changed("summary") {
+			if err := summary.CheckFile(flags.summary); err != nil {
+				return exit{exitProxy, fmt.Errorf("--summary: %w", err)}
+			}
 		}
-		return run(cmd, cfg, command)
+		return run(cmd, flags, command)
 	}
 	return cmd
 }
 
-// runFlags are what the flags of run add to the section "run" of the configuration.
+// runFlags are the flags of run that set no key of the configuration.
 type runFlags struct {
-	allow   []string
+	allow   []string // these two add to the section "run" of the configuration
 	forward []string
+	summary string // a file; "": none
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Bool(sealedSetting.flag, false, sealedSetting.help+" ["+sealedSetting.variable()+"]")
 	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`HOST:PORT` that a sealed command reaches without being judged; may be repeated")
 	cmd.Flags().StringArrayVar(&f.forward, "forward", nil, "`PORT` of this machine's 127.0.0.1 that a sealed command finds at its own; may be repeated")
+	cmd.Flags().StringVar(&f.summary, "summary", "", "`FILE` that gets the summary as JSON, whole or not at all, however the command ends")
 }
 
-// addTo adds to the options of a configuration.
+// addTo adds what --allow and --forward name to the options of a configuration.
 func (f runFlags) addTo(o *sealed.Options) error {
 	if !o.Sealed && len(f.allow)+len(f.forward) > 0 {
 		return errors.New("--allow and --forward are for a sealed command alone; add --sealed")
@@ -126,7 +130,7 @@ func clientsHelp() string {
 
 // runConfig reads the configuration. Standard error belongs to the command, so the log
 // has only errors there. A log file gets the default level, with every decision.
-func runConfig(cmd *cobra.Command, add runFlags) (config.Config, error) {
+func runConfig(cmd *cobra.Command, flags runFlags) (config.Config, error) {
 	settings := append(slices.Clip(commonSettings), sealedSetting)
 	base := config.Default()
 	base.Log.Level = "error"
@@ -135,7 +139,7 @@ func runConfig(cmd *cobra.Command, add runFlags) (config.Config, error) {
 		cfg, err = loadConfig(cmd, config.Default(), settings...)
 	}
 	if err == nil {
-		err = add.addTo(&cfg.Run)
+		err = flags.addTo(&cfg.Run)
 	}
 	if err != nil {
 		return cfg, err
@@ -165,41 +169,69 @@ func randomName() string {
 	return string(name)
 }
 
-// run runs the command behind a proxy of its own. The error is an exit with the
-// command's code.
-func run(cmd *cobra.Command, cfg config.Config, command []string) error {
-	// Until the end: a signal must not keep the proxy's files from being removed.
+// run runs the command behind a proxy of its own, and writes the summary to the file that
+// the flags name. The error is an exit with the command's code.
+func run(cmd *cobra.Command, flags runFlags, command []string) error {
+	// Until the end: a signal must not keep the proxy's files from being removed, nor the
+	// summary from being written.
 	signals, stop := child.NotifySignals()
 	defer stop()
-	requests := summary.New()
-	p, err := engine.OpenPrivate(cmd.Context(), cfg, requests.Add, cmd.ErrOrStderr())
-	if err != nil {
-		return exit{exitProxy, err}
+	s := summary.New(time.Now())
+	ending, err := runBehindProxy(cmd, flags, command, signals, s)
+	s.End(time.Now(), ending.Code, ending.Signal, err)
+	if flags.summary != "" {
+		err = errors.Join(err, s.WriteFile(flags.summary))
 	}
-	c := newChild(cmd, command, p)
-	code, err := child.Run(c, func() error { return p.Start(cmd.Context(), c) }, signals)
-	if failure, unsealed := errors.AsType[*seal.Error](err); unsealed {
-		code, err = notSealed(failure)
-	}
-	closeErr := p.Close()
-	if err == nil {
-		requests.Print(cmd.ErrOrStderr(), summary.End{
-			NoProxy:    cfg.Upstream.Parents.Exempt(),
-			Distrusted: p.Distrusted(),
-			Sealed:     p.Sealed(),
-			Sealable:   !cfg.Run.Sealed && seal.Likely(),
-		})
-	}
-	return exit{code, errors.Join(err, closeErr)}
+	return exit{ending.Code, err}
 }
 
-// notSealed is the exit code of a run whose command could not be sealed, and its error.
-func notSealed(failure *seal.Error) (code int, err error) {
+// runBehindProxy runs the command behind a proxy of its own. It notes in s what became of
+// its requests and, if the command was started, prints that.
+func runBehindProxy(cmd *cobra.Command, flags runFlags, command []string, signals <-chan os.Signal, s *summary.Summary) (child.Ending, error) {
+	cfg, err := runConfig(cmd, flags)
+	if err != nil {
+		return child.Ending{Code: exitProxy}, err
+	}
+	var requests summary.Counter
+	p, err := engine.OpenPrivate(cmd.Context(), cfg, requests.Add, cmd.ErrOrStderr())
+	if err != nil {
+		return child.Ending{Code: exitProxy}, err
+	}
+	c := newChild(cmd, command, p)
+	ending, err := child.Run(c, func() error { return p.Start(cmd.Context(), c) }, signals)
+	if failure, unsealed := errors.AsType[*seal.Error](err); unsealed {
+		ending, err = notSealed(failure)
+	}
+	closeErr := p.Close()
+	s.Requests = requests.Requests()
+	s.Distrusted = append(s.Distrusted, p.Distrusted()...)
+	s.Sealed, s.Sealable = p.Sealed(), !cfg.Run.Sealed && seal.Likely()
+	s.NoProxy = summary.NoProxy{Hosts: append(s.NoProxy.Hosts, exempt()...), Judged: cfg.Run.Sealed}
+	if err == nil {
+		s.Print(cmd.ErrOrStderr())
+	}
+	return ending, errors.Join(err, closeErr)
+}
+
+// exempt are the hosts that the command's clients reach without the proxy if they heed
+// no_proxy.
+func exempt() []string {
+	named, _ := upstream.ParentsOf(func(name string) string { // its errors are about other variables
+		if strings.EqualFold(name, "no_proxy") {
+			return os.Getenv(name)
+		}
+		return ""
+	})
+	return named.Exempt()
+}
+
+// notSealed is the ending of a command that could not be sealed, and its error.
+func notSealed(failure *seal.Error) (child.Ending, error) {
 	// Ctrl-C in a terminal reaches a command that is being sealed too.
 	if s, ended := errors.AsType[seal.Signaled](failure); ended && syscall.Signal(s) == syscall.SIGINT {
-		return child.ExitSignalled + int(s), nil
+		return child.BySignal(syscall.SIGINT), nil
 	}
-	return exitProxy, failure
+	return child.Ending{Code: exitProxy}, failure
 }
 
 // newChild returns the user's command, with an environment that points its clients at p.

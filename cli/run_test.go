@@ -20,9 +20,9 @@ func TestExitCodeOfACommandThatWasNotSealed(t *testing.T) {
 		{seal.Signaled(syscall.SIGSEGV), 125, true},
 		{errors.New("ended with exit status 1"), 125, true},
 	} {
-		code, err := notSealed(&seal.Error{Step: "starting", Err: c.err})
-		if code != c.code || (err != nil) != c.isError {
-			t.Errorf("%v: got exit code %d and error %v, want %d and an error: %t", c.err, code, err, c.code, c.isError)
+		ending, err := notSealed(&seal.Error{Step: "starting", Err: c.err})
+		if ending.Code != c.code || (err != nil) != c.isError {
+			t.Errorf("%v: got exit code %d and error %v, want %d and an error: %t", c.err, ending.Code, err, c.code, c.isError)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package child looks after the command that `robotsproxy run` starts. Run starts it,
-// passes signals on to it, waits for it and gives its exit code; it is the only place that
+// passes signals on to it, waits for it and says how it has ended; it is the only place that
 // does any of this. CommandUsers tells which connections come from the command's
 // processes. A Folder holds the files that they read.
 package child
@@ -20,7 +20,7 @@ import (
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	ExitSignalled     = 128 // and the signal's number
+	exitSignalled     = 128 // and the signal's number
 )
 
 // Command returns the named command with its arguments, for Run. The caller may set its
@@ -44,15 +44,23 @@ func NotifySignals() (signals <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
+// An Ending says how a command has ended.
+type Ending struct {
+	Code   int            // the exit code that tells of it
+	Signal syscall.Signal // that ended it; 0: none
+}
+
+// BySignal is the ending of a command that signal s ended.
+func BySignal(s syscall.Signal) Ending { return Ending{exitSignalled + int(s), s} }
+
 // Run starts a command by start, which does what cmd.Start does, passes on to the command
-// the signals that come, and waits for its end. It returns the command's exit code: 128+N if
-// signal N ended it. If the command could not be started, it returns an error as well, and
-// the code 127 if there is no such command, else 126. If a signal came earlier, the command
-// is not started.
-func Run(cmd *exec.Cmd, start func() error, signals <-chan os.Signal) (code int, err error) {
+// the signals that come, and waits for its end. If the command could not be started, it
+// returns an error as well, and the code 127 if there is no such command, else 126. If a
+// signal came earlier, the command is not started, and counts as ended by it.
+func Run(cmd *exec.Cmd, start func() error, signals <-chan os.Signal) (Ending, error) {
 	select {
 	case s := <-signals:
-		return ExitSignalled + int(s.(syscall.Signal)), nil
+		return BySignal(s.(syscall.Signal)), nil
 	default:
 	}
 	// The kernel ties a child to the thread that started it (see endWithParent).
@@ -61,7 +69,7 @@ func Run(cmd *exec.Cmd, start func() error, signals <-chan os.Signal) (code int,
 	prepare(cmd)
 	name := cmd.Args[0] // start may change it
 	if err := start(); err != nil {
-		return startCode(err), startError(name, err)
+		return Ending{Code: startCode(err)}, startError(name, err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -75,7 +83,7 @@ func Run(cmd *exec.Cmd, start func() error, signals <-chan os.Signal) (code int,
 				cmd.Process.Signal(s) // fails if the command has just ended
 			}
 		case <-ended:
-			return endCode(cmd.ProcessState), nil
+			return ending(cmd.ProcessState), nil
 		}
 	}
 }
@@ -96,10 +104,9 @@ func startError(name string, err error) error {
 	return err
 }
 
-// endCode is the exit code for a command that has ended.
-func endCode(state *os.ProcessState) int {
+func ending(state *os.ProcessState) Ending {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return ExitSignalled + int(status.Signal())
+		return BySignal(status.Signal())
 	}
-	return state.ExitCode()
+	return Ending{Code: state.ExitCode()}
 }

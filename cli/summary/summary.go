@@ -1,208 +1,93 @@
 // Package summary says at the end of a run what became of its requests and connections. A
-// [Summary] counts the proxy's decisions while the command runs; Print writes it, with what
-// only the [End] shows.
+// [Counter] counts the proxy's decisions while the command runs. A [Summary] has these
+// counts and what else is known at the end: Print writes it for people, WriteFile as JSON
+// for programs.
 package summary
 
 import (
-	"cmp"
-	"fmt"
-	"io"
-	"slices"
-	"strings"
-	"sync"
+	"syscall"
+	"time"
 
-	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/sealed"
 )
 
-// A Summary counts the outcomes of the requests of one run.
+// A Summary says how a run went. The README lists the members of its JSON; none of them may
+// change its name or meaning.
 type Summary struct {
-	mu         sync.Mutex
-	requests   int
-	refused    int
-	letThrough int // disallowed, but let through in mode report
-	spared     int // allowed, but their use is refused, in preferences.mode report
-	failed     int // allowed, but without a whole response: the origin's fault or the command's
-	causes     map[cause]int
-	others     int // refusals beyond maxCauses
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	ExitCode  int       `json:"exit_code"`        // of run
+	Signal    int       `json:"signal,omitempty"` // that ended the command; 0: none
+	Error     string    `json:"error,omitempty"`  // why the command was not run, or what run could not tidy up
+
+	Requests
+	Distrusted []string       `json:"distrusted"` // the hosts that the command did not ask because it does not trust the CA
+	NoProxy    NoProxy        `json:"no_proxy"`
+	Sealed     *sealed.Report `json:"sealed"` // nil if the command was not sealed
+	Sealable   bool           `json:"-"`      // it was not, but could have been
 }
 
-// An End is what else is known when a run has ended.
-type End struct {
-	NoProxy    []string       // the hosts that no_proxy names
-	Distrusted []string       // the hosts that the command did not ask because it does not trust the CA
-	Sealed     *sealed.Report // nil if the command was not sealed
-	Sealable   bool           // it was not, but could have been
-}
-
-// A cause is what refused a request, or would have refused it in mode enforce.
-type cause struct {
-	origin string
-	why    string
-	refuse bool
-}
-
-// Bounds of the memory for causes: a crawl may meet any number of origins, with rules of
-// any length.
-const (
-	maxCauses       = 10_000
-	maxReasonLength = 300 // octets
-)
-
-// maxDistrusted is how many of the distrusted hosts are named.
-const maxDistrusted = 5
-
-// New returns an empty Summary.
-func New() *Summary { return &Summary{causes: map[cause]int{}} }
-
-// Add counts one decision. It is safe for concurrent use.
-func (s *Summary) Add(d gate.Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests++
-	if d.Judgment == gate.Allowed && !d.Refused {
-		if d.Error != "" {
-			s.failed++
-		}
-		if !d.WouldRefuse {
-			return
-		}
-	}
-	switch {
-	case d.Refused:
-		s.refused++
-	case d.WouldRefuse:
-		s.spared++
-	default:
-		s.letThrough++
-	}
-	c := cause{d.Origin, printable.Cut(d.Why(), maxReasonLength), d.Refused}
-	if _, known := s.causes[c]; !known && len(s.causes) == maxCauses {
-		s.others++
-		return
-	}
-	s.causes[c]++
-}
-
-// Print writes a line with the totals, then one for each origin and cause, the most
-// frequent first, and then what is known of the connections that were not judged.
-func (s *Summary) Print(w io.Writer, end End) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	totals := []string{count(s.requests, "request"), fmt.Sprintf("%d refused", s.refused)}
-	if s.letThrough > 0 {
-		totals = append(totals, fmt.Sprintf("%d let through that robots.txt disallows (mode report)", s.letThrough))
-	}
-	if s.spared > 0 {
-		totals = append(totals, fmt.Sprintf("%d let through whose use the site refuses (preferences.mode report)", s.spared))
-	}
-	if s.failed > 0 {
-		totals = append(totals, fmt.Sprintf("%d broken off or not answered", s.failed))
-	}
-	if len(end.NoProxy) > 0 && end.Sealed == nil {
-		totals = append(totals, "not judged, because of no_proxy: "+strings.Join(end.NoProxy, " "))
-	}
-	line := func(format string, args ...any) { fmt.Fprintf(w, "robotsproxy: "+format+"\n", args...) }
-	line("%s", strings.Join(totals, ", "))
-	if len(end.Distrusted) > 0 {
-		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(end.Distrusted, maxDistrusted))
-	} else if s.requests == 0 && end.Sealed == nil {
-		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
-	}
-	for _, c := range s.sorted() {
-		verb := "refused"
-		if !c.refuse {
-			verb = "reported"
-		}
-		line("%7d %s  %s  %s", s.causes[c], verb, c.origin, printable.Line(c.why))
-	}
-	if s.others > 0 {
-		line("%7d more, of other sites", s.others)
-	}
-	if end.Sealed != nil {
-		end.printSealed(line)
-	}
-	if end.Sealable {
-		line("what went past the proxy was not seen; run --sealed leaves no way past it")
+// New returns the summary of a run that begins now and has done nothing.
+func New(now time.Time) *Summary {
+	return &Summary{
+		StartedAt:  inJSON(now),
+		Requests:   Requests{Causes: []Cause{}}, // lists are not null in JSON
+		Distrusted: []string{},
+		NoProxy:    NoProxy{Hosts: []string{}},
 	}
 }
 
-// maxDestinations is how many destinations of connections are named each for itself.
-const maxDestinations = 10
-
-// printSealed says what became of connections that were not judged, and what the command
-// could not be given.
-func (end End) printSealed(line func(format string, args ...any)) {
-	for _, c := range bounded(end.Sealed.Refused) {
-		advice, verb := "", "were"
-		if c.Destination != "" {
-			advice = "; --allow " + c.Destination + " lets them pass"
-		}
-		if c.Connections == 1 {
-			advice, verb = strings.Replace(advice, "them", "it", 1), "was"
-		}
-		line("%s to %s %s refused: only HTTP leads out%s", count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"), verb, advice)
-	}
-	for _, allowed := range []struct {
-		counts []sealed.Count
-		format string
-	}{
-		{end.Sealed.Passed, "%s to %s passed without being judged, because of --allow"},
-		{end.Sealed.Denied, "%s to %s refused: upstream.deny holds whatever --allow names"},
-		{end.Sealed.Failed, "%s to %s failed, though --allow names it; --log-level warn says why"},
-	} {
-		for _, c := range bounded(allowed.counts) {
-			line(allowed.format, count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"))
-		}
-	}
-	if len(end.NoProxy) > 0 {
-		line("what no_proxy names was judged like all else: %s; --allow HOST:PORT lets a destination pass", strings.Join(end.NoProxy, " "))
-	}
-	for _, warning := range end.Sealed.Warnings {
-		line("%s", printable.Line(warning))
+// End notes how the run has ended: with this exit code of run, by a signal that ended the
+// command (0: none), or with an error.
+func (s *Summary) End(now time.Time, exitCode int, signal syscall.Signal, err error) {
+	s.EndedAt, s.ExitCode, s.Signal = inJSON(now), exitCode, int(signal)
+	if err != nil {
+		s.Error = err.Error()
 	}
 }
 
-// bounded has the first of many counts, and at its end the others together.
-func bounded(all []sealed.Count) (few []sealed.Count) {
-	others := sealed.Count{}
-	for _, c := range all {
-		if c.Destination == "" || len(few) == maxDestinations {
-			others.Connections += c.Connections
-		} else {
-			few = append(few, c)
-		}
-	}
-	if others.Connections > 0 {
-		few = append(few, others)
-	}
-	return few
+// inJSON returns the time as the log has it: in UTC, to the millisecond.
+func inJSON(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// Requests says what became of the requests that came to the proxy.
+type Requests struct {
+	Total                   int   `json:"requests"`
+	Refused                 int   `json:"refused"`
+	RefusedByPreference     int   `json:"refused_by_preference"`      // of Refused: the site refuses the declared use
+	RefusedLate             int   `json:"refused_late"`               // of Refused: allowed, but their turn would have come too late
+	WouldRefuse             int   `json:"would_refuse"`               // let through because of a mode report
+	WouldRefuseByPreference int   `json:"would_refuse_by_preference"` // of WouldRefuse: the site refuses the declared use
+	BrokenOff               int   `json:"broken_off"`                 // allowed, but without a whole response: the origin's fault or the command's
+	Paced                   int   `json:"paced"`                      // waited for their turn
+	PacedMS                 int64 `json:"paced_ms"`                   // how long, in all
+
+	Causes      []Cause `json:"causes"`       // of Refused and WouldRefuse, the most frequent first; at most 10,000
+	OtherCauses int     `json:"other_causes"` // requests that no item of Causes counts, because there were more of them
 }
 
-// first names the first of many.
-func first(names []string, most int) string {
-	if n := len(names); n > most {
-		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
-	}
-	return strings.Join(names, " ")
+// A Cause is what refused requests to an origin, or would have refused them in mode enforce.
+type Cause struct {
+	about
+	Requests int `json:"requests"`
 }
 
-// sorted returns the causes, the most frequent first.
-func (s *Summary) sorted() []cause {
-	all := make([]cause, 0, len(s.causes))
-	for c := range s.causes {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b cause) int {
-		return cmp.Or(cmp.Compare(s.causes[b], s.causes[a]), cmp.Compare(a.origin, b.origin), cmp.Compare(a.why, b.why))
-	})
-	return all
+// about tells causes apart. Its texts are at most maxText octets long.
+type about struct {
+	Origin  string      `json:"origin"`
+	Refused bool        `json:"refused"`
+	Reason  gate.Reason `json:"reason"`
+	Rule    string      `json:"rule,omitempty"` // or the preference; "" if neither is the cause
+	Line    int         `json:"line,omitempty"` // of the rule or preference
+	Why     string      `json:"why"`            // all of it in a few words
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+// Late is the reason for refusing a request that is allowed, but whose turn would have come
+// too late. All other reasons are the gate's.
+const Late gate.Reason = "late"
+
+// NoProxy says what came of the user's no_proxy.
+type NoProxy struct {
+	Hosts  []string `json:"hosts"`  // that it names
+	Judged bool     `json:"judged"` // false: clients that heed it went past the proxy
 }

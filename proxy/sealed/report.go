@@ -8,30 +8,30 @@ import (
 	"robotsproxy/proxy/upstream"
 )
 
-// A Report says what became of the connections that were not judged.
+// A Report says what became of the connections that were not judged. Its lists are never nil.
 type Report struct {
-	Refused []Count // those that spoke neither TLS nor HTTP, by destination
+	Refused []Count `json:"refused"` // those that spoke neither TLS nor HTTP, by destination
 	// Of those that may pass without being judged, by what allows them:
-	Passed []Count // those that were connected
-	Denied []Count // those whose address upstream.deny keeps from being dialled
-	Failed []Count // those that could not be connected for another reason
+	Passed []Count `json:"passed"` // those that were connected
+	Denied []Count `json:"denied"` // those whose address upstream.deny keeps from being dialled
+	Failed []Count `json:"failed"` // those that could not be connected for another reason
 
 	// Warnings are sentences about what the command could not be given.
-	Warnings []string
+	Warnings []string `json:"warnings"`
 }
 
 // A Count is how many connections led to a destination, HOST:PORT; "" stands for all others
 // together.
 type Count struct {
-	Destination string
-	Connections int
+	Destination string `json:"destination"`
+	Connections int    `json:"connections"`
 }
 
 // Report returns what has happened so far, the most frequent first.
 func (n *Network) Report() Report {
-	r := Report{}
+	r := Report{Warnings: []string{}}
 	if n.inside != nil {
-		r.Warnings = n.inside.Warnings
+		r.Warnings = append(r.Warnings, n.inside.Warnings...)
 	}
 	n.tally.mu.Lock()
 	defer n.tally.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *tally) add(counts *map[string]int, destination string) {
 }
 
 func sorted(counts map[string]int) []Count {
-	var all []Count
+	all := make([]Count, 0, len(counts))
 	for destination, n := range counts {
 		all = append(all, Count{destination, n})
 	}

@@ -1,0 +1,101 @@
+package summary
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/gate"
+)
+
+// Bounds of the memory for causes: a crawl may meet any number of origins, with rules of
+// any length.
+const (
+	maxCauses = 10_000
+	maxText   = 300 // octets
+)
+
+// A Counter counts the decisions about the requests of one run. The zero value has counted
+// none. It is safe for concurrent use.
+type Counter struct {
+	mu     sync.Mutex
+	totals Requests // without causes
+	causes map[about]int
+}
+
+// Add counts one decision.
+func (c *Counter) Add(d gate.Decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &c.totals
+	t.Total++
+	if d.PacedMS > 0 {
+		t.Paced++
+		t.PacedMS += d.PacedMS
+	}
+	if d.Judgment == gate.Allowed && !d.Refused && d.Error != "" {
+		t.BrokenOff++
+	}
+	if d.Judgment == gate.Allowed && !d.Refused && !d.WouldRefuse {
+		return
+	}
+	why := aboutOf(d)
+	of, byPreference := &t.WouldRefuse, &t.WouldRefuseByPreference
+	if d.Refused {
+		of, byPreference = &t.Refused, &t.RefusedByPreference
+	}
+	*of++
+	switch why.Reason {
+	case gate.ByPreference:
+		*byPreference++
+	case Late:
+		t.RefusedLate++
+	}
+	c.addCause(why)
+}
+
+// addCause counts a request for its cause. The caller holds the lock.
+func (c *Counter) addCause(why about) {
+	if _, known := c.causes[why]; !known && len(c.causes) == maxCauses {
+		c.totals.OtherCauses++
+		return
+	}
+	if c.causes == nil {
+		c.causes = map[about]int{}
+	}
+	c.causes[why]++
+}
+
+// aboutOf returns what refuses the request, or would. The reason and rule of an allowed one
+// say why it is allowed, so they are not the cause.
+func aboutOf(d gate.Decision) about {
+	why := about{Origin: d.Origin, Refused: d.Refused, Reason: d.Reason, Rule: d.Rule, Line: d.Line}
+	switch {
+	case d.Judgment != gate.Allowed:
+		if d.Reason == gate.ByPreference && d.Rule == "" {
+			why.Rule = d.Preference
+		}
+	case d.Refused:
+		why.Reason, why.Rule, why.Line = Late, "", 0
+	default:
+		why.Reason, why.Rule, why.Line = gate.ByPreference, d.Preference, d.PreferenceLine
+	}
+	why.Rule, why.Why = printable.Cut(why.Rule, maxText), printable.Cut(d.Why(), maxText)
+	return why
+}
+
+// Requests returns what has been counted so far.
+func (c *Counter) Requests() Requests {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.totals
+	all.Causes = make([]Cause, 0, len(c.causes))
+	for why, n := range c.causes {
+		all.Causes = append(all.Causes, Cause{why, n})
+	}
+	slices.SortFunc(all.Causes, func(a, b Cause) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Why, b.Why))
+	})
+	return all
+}

@@ -1,0 +1,137 @@
+package summary
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/sealed"
+)
+
+const (
+	// maxDistrusted is how many of the distrusted hosts are named.
+	maxDistrusted = 5
+	// maxDestinations is how many destinations of connections are named each for itself.
+	maxDestinations = 10
+	// minPaced is for how long, in all, requests must have waited for their turn to be worth
+	// a mention.
+	minPaced = time.Second
+)
+
+// Print writes a line with the totals, then one for each cause, the most frequent first,
+// and then what is known of the connections that were not judged.
+func (s *Summary) Print(w io.Writer) {
+	line := func(format string, args ...any) { fmt.Fprintf(w, "robotsproxy: "+format+"\n", args...) }
+	line("%s", strings.Join(s.totals(), ", "))
+	if len(s.Distrusted) > 0 {
+		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(s.Distrusted, maxDistrusted))
+	} else if s.Total == 0 && s.Sealed == nil {
+		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
+	}
+	for _, c := range s.Causes {
+		verb := "refused"
+		if !c.Refused {
+			verb = "reported"
+		}
+		line("%7d %s  %s  %s", c.Requests, verb, c.Origin, printable.Line(c.Why))
+	}
+	if s.OtherCauses > 0 {
+		line("%7d more, by other rules or of other sites", s.OtherCauses)
+	}
+	if s.Sealed != nil {
+		s.printSealed(line)
+	}
+	if s.Sealable {
+		line("what went past the proxy was not seen; run --sealed leaves no way past it")
+	}
+}
+
+// totals are the parts of the first line.
+func (s *Summary) totals() []string {
+	totals := []string{count(s.Total, "request"), fmt.Sprintf("%d refused", s.Refused)}
+	add := func(n int, what string) {
+		if n > 0 {
+			totals = append(totals, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(s.WouldRefuse-s.WouldRefuseByPreference, "let through that robots.txt disallows (mode report)")
+	add(s.WouldRefuseByPreference, "let through whose use the site refuses (mode report)")
+	add(s.BrokenOff, "broken off or not answered")
+	if paced := time.Duration(s.PacedMS) * time.Millisecond; paced >= minPaced {
+		add(s.Paced, fmt.Sprintf("waited for their turn (%v in all)", paced.Round(time.Second)))
+	}
+	if len(s.NoProxy.Hosts) > 0 && !s.NoProxy.Judged {
+		totals = append(totals, "not judged, because of no_proxy: "+s.noProxy())
+	}
+	return totals
+}
+
+// noProxy names the hosts in no_proxy.
+func (s *Summary) noProxy() string { return printable.Line(strings.Join(s.NoProxy.Hosts, " ")) }
+
+// printSealed says what became of connections that were not judged, and what the command
+// could not be given.
+func (s *Summary) printSealed(line func(format string, args ...any)) {
+	for _, c := range bounded(s.Sealed.Refused) {
+		advice, verb := "", "were"
+		if c.Destination != "" {
+			advice = "; --allow " + c.Destination + " lets them pass"
+		}
+		if c.Connections == 1 {
+			advice, verb = strings.Replace(advice, "them", "it", 1), "was"
+		}
+		line("%s to %s %s refused: only HTTP leads out%s", count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"), verb, advice)
+	}
+	for _, allowed := range []struct {
+		counts []sealed.Count
+		format string
+	}{
+		{s.Sealed.Passed, "%s to %s passed without being judged, because of --allow"},
+		{s.Sealed.Denied, "%s to %s refused: upstream.deny holds whatever --allow names"},
+		{s.Sealed.Failed, "%s to %s failed, though --allow names it; --log-level warn says why"},
+	} {
+		for _, c := range bounded(allowed.counts) {
+			line(allowed.format, count(c.Connections, "connection"), cmp.Or(c.Destination, "other destinations"))
+		}
+	}
+	if len(s.NoProxy.Hosts) > 0 {
+		line("hosts in no_proxy were judged like all others: %s; --allow HOST:PORT lets a destination pass", s.noProxy())
+	}
+	for _, warning := range s.Sealed.Warnings {
+		line("%s", printable.Line(warning))
+	}
+}
+
+// bounded returns the first of many counts, and at its end the others together.
+func bounded(all []sealed.Count) (few []sealed.Count) {
+	others := sealed.Count{}
+	for _, c := range all {
+		if c.Destination == "" || len(few) == maxDestinations {
+			others.Connections += c.Connections
+		} else {
+			few = append(few, c)
+		}
+	}
+	if others.Connections > 0 {
+		few = append(few, others)
+	}
+	return few
+}
+
+// first names the first of many.
+func first(names []string, most int) string {
+	if n := len(names); n > most {
+		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
+	}
+	return strings.Join(names, " ")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
