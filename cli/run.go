@@ -2,9 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -27,11 +27,11 @@ import (
 	"robotsproxy/proxy/upstream"
 )
 
-// exitProxy is the exit code of run when its proxy could not start. All other codes of run
-// come from its command.
+// exitProxy is the exit code of run when it could not start its proxy, or can't write the
+// summary to the file that the user names. All other codes of run come from its command.
 const exitProxy = 125
 
-// sealedSetting is a setting of run alone; see runFlags.
+// sealedSetting is a setting of run alone.
 var sealedSetting = setting{"sealed", "run.sealed", "let the proxy be the command's only way out (Linux)"}
 
 func runCommand() *cobra.Command {
@@ -41,11 +41,12 @@ func runCommand() *cobra.Command {
 		Short: "Run a command whose requests obey robots.txt",
 		Long: `Run a command behind a private proxy. The command's environment points its clients
 at the proxy and has them trust the proxy's CA. Signals are passed on. A summary on
-standard error says at the end what was refused.
+standard error says at the end what was refused; --summary writes it as JSON too.
 
 A proxy that your own variables name becomes the parent of this one. The exit code is
 the command's own, 128+N if signal N ended it, 127 if it isn't found, 126 if it can't
-be executed, 125 if the proxy could not start.
+be executed, 125 if the proxy could not start or --summary names a file that can't be
+written.
 
 With --sealed, the command has a network of its own, whose only way out is the proxy.
 So it obeys whether or not it heeds variables. HTTP and HTTPS to every port are led to
@@ -57,6 +58,7 @@ command is not started.
 		Example: `  robotsproxy run -- scrapy crawl books
   robotsproxy run -- python3 spider.py
   robotsproxy run --log-file decisions.log -- ./crawl.sh   # a line of JSON for each request
+  robotsproxy run --summary run.json -- ./crawl.sh         # what was refused, as JSON
   robotsproxy run --config bots.yaml -- wget -r https://example.com/
   robotsproxy run --sealed -- npm start        # whatever its libraries do
   robotsproxy run --sealed --forward 5432 --allow git.example.com:22 -- ./crawl.sh`,
@@ -92,7 +94,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Bool(sealedSetting.flag, false, sealedSetting.help+" ["+sealedSetting.variable()+"]")
 	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`HOST:PORT` that a sealed command reaches without being judged; may be repeated")
 	cmd.Flags().StringArrayVar(&f.forward, "forward", nil, "`PORT` of this machine's 127.0.0.1 that a sealed command finds at its own; may be repeated")
-	cmd.Flags().StringVar(&f.summary, "summary", "", "`FILE` that gets the summary as JSON, whole or not at all, however the command ends")
+	cmd.Flags().StringVar(&f.summary, "summary", "", "write the summary as JSON to `FILE` too, however the command ends")
 }
 
 // addTo adds what --allow and --forward name to the options of a configuration.
@@ -119,7 +121,7 @@ func (f runFlags) addTo(o *sealed.Options) error {
 	return keyerr.In("run", o.Validate())
 }
 
-// clientsHelp says what each client needs besides the variables.
+// clientsHelp lists what each client needs besides the variables.
 func clientsHelp() string {
 	var table strings.Builder
 	for _, c := range clientsetup.Clients {
@@ -128,8 +130,9 @@ func clientsHelp() string {
 	return "What each client needs besides the variables (README.md has the details):\n" + table.String()
 }
 
-// runConfig reads the configuration. Standard error belongs to the command, so the log
-// has only errors there. A log file gets the default level, with every decision.
+// runConfig reads the configuration of a private proxy. Standard error belongs to the
+// command, so the log has only errors there. A log file gets the default level, which
+// includes every decision.
 func runConfig(cmd *cobra.Command, flags runFlags) (config.Config, error) {
 	settings := append(slices.Clip(commonSettings), sealedSetting)
 	base := config.Default()
@@ -144,29 +147,19 @@ func runConfig(cmd *cobra.Command, flags runFlags) (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	// The settings that say who may use a shared proxy, and where, are not for a private one.
+	// Who may use a shared proxy, and at which address, does not concern a private one.
 	cfg.Clients = access.Defaults()
 	if !cfg.Run.Sealed {
-		// Nobody else reaches the sockets of a sealed command's network. So its connections
-		// are its own, and the kernel would not find their users in this network.
+		// Nobody else reaches the sockets of a sealed command's network. So no connection there
+		// needs to be traced to its user, which could not be done from this network anyway.
 		cfg.Clients.Connections = child.CommandUsers()
 	}
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
-	cfg.Name += "-run-" + randomName()
+	cfg.Name += "-run-" + strings.ToLower(rand.Text()[:6]) // no other run is likely to have it
 	if cfg.Upstream.Proxy == "" {
 		cfg.Upstream.Parents, err = upstream.ParentsOf(os.Getenv)
 	}
 	return cfg, err
-}
-
-// randomName is short, and unlikely to be another run's.
-func randomName() string {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	name := make([]byte, 6)
-	for i := range name {
-		name[i] = letters[rand.IntN(len(letters))]
-	}
-	return string(name)
 }
 
 // run runs the command behind a proxy of its own, and writes the summary to the file that
@@ -234,7 +227,7 @@ func notSealed(failure *seal.Error) (child.Ending, error) {
 	return child.Ending{Code: exitProxy}, failure
 }
 
-// newChild returns the user's command, with an environment that points its clients at p.
+// newChild returns the user's command with an environment that points its clients at p.
 func newChild(cmd *cobra.Command, command []string, p *engine.Private) *exec.Cmd {
 	c := child.Command(command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()

@@ -16,8 +16,8 @@ const (
 	maxDistrusted = 5
 	// maxDestinations is how many destinations of connections are named each for itself.
 	maxDestinations = 10
-	// minPaced is for how long, in all, requests must have waited for their turn to be worth
-	// a mention.
+	// minPaced is how long, in all, requests must have waited for their turns to be worth a
+	// mention.
 	minPaced = time.Second
 )
 
@@ -61,7 +61,7 @@ func (s *Summary) totals() []string {
 	add(s.WouldRefuseByPreference, "let through whose use the site refuses (mode report)")
 	add(s.BrokenOff, "broken off or not answered")
 	if paced := time.Duration(s.PacedMS) * time.Millisecond; paced >= minPaced {
-		add(s.Paced, fmt.Sprintf("waited for their turn (%v in all)", paced.Round(time.Second)))
+		add(s.Paced, fmt.Sprintf("paced (%v in all)", paced.Round(time.Second)))
 	}
 	if len(s.NoProxy.Hosts) > 0 && !s.NoProxy.Judged {
 		totals = append(totals, "not judged, because of no_proxy: "+s.noProxy())

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -75,9 +76,14 @@ func TestForeignTextIsSafeToShow(t *testing.T) {
 		wantNothingHidden(t, path, body, "txt")
 	}
 
-	e := w.errand(nil, append(curlCommand(page), "--globoff")...)
+	path := summaryFile(t)
+	e := w.errand(nil, append(append([]string{"--summary", path}, curlCommand(page)...), "--globoff")...)
 	e.must(t)
 	wantNothingHidden(t, "the summary of run", e.err.String(), "txt")
+	text, err := os.ReadFile(path)
+	must(t, err)
+	wantNothingHidden(t, "the summary of run as JSON", string(text), "txt")
+	wantSame(t, "rule", []string{readSummary(t, path)["causes"].([]any)[0].(map[string]any)["rule"].(string)}, []string{hostileRule})
 }
 
 func wantMember(t *testing.T, text, name, want string) {

@@ -164,16 +164,21 @@ func TestRunsAtOnce(t *testing.T) {
 	})
 }
 
+// Hosts in no_proxy bypass the proxy, whatever its parent is; the summary says which.
 func TestRunTellsOfNoProxy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	o := newOrigin(t, "http", shop(), nil)
-	e := w.errand([]string{"no_proxy=127.0.0.1,.corp.test"}, curlCommand(o.URL+"/checkout/")...)
-	if got := e.must(t); got != "200 " {
-		t.Errorf("status %s", got)
-	}
-	if !strings.Contains(e.err.String(), "0 requests, 0 refused, not judged, because of no_proxy: 127.0.0.1 .corp.test\n") {
-		t.Errorf("the summary is %s", &e.err)
+	for _, config := range []string{"", "upstream: {ca_file: ORIGINS, proxy: http://127.0.0.1:1}"} {
+		w := newWorld(t, config)
+		o := newOrigin(t, "http", shop(), nil)
+		path := summaryFile(t)
+		e := w.errand([]string{"no_proxy=127.0.0.1,.corp.test"}, append([]string{"--summary", path}, curlCommand(o.URL+"/checkout/")...)...)
+		if got := e.must(t); got != "200 " {
+			t.Errorf("%s: status %s", config, got)
+		}
+		if !strings.Contains(e.err.String(), "0 requests, 0 refused, not judged, because of no_proxy: 127.0.0.1 .corp.test\n") {
+			t.Errorf("%s: the summary is %s", config, &e.err)
+		}
+		readSummary(t, path).want(t, "no_proxy", map[string]any{"hosts": []any{"127.0.0.1", ".corp.test"}, "judged": false})
 	}
 }
 
@@ -317,7 +322,8 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 			<-held
 		})
 		t.Cleanup(func() { close(held) })
-		e := w.errand(env, "--", "sh", "-c", `curl --silent --max-time 120 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
+		path := summaryFile(t)
+		e := w.errand(env, "--summary", path, "--", "sh", "-c", `curl --silent --max-time 120 "$0" >/dev/null 2>&1 & until [ -e "$1" ]; do sleep 0.05; done; echo over; exit 5`,
 			o.URL+"/products/1", asked)
 		out := &logLines{}
 		e.Stdout = out
@@ -342,6 +348,7 @@ func TestRunCleansUpUnderSignals(t *testing.T) {
 		if !strings.Contains(e.err.String(), "1 request, 0 refused, 1 broken off or not answered\n") {
 			t.Errorf("the summary is\n%s", &e.err)
 		}
+		readSummary(t, path).want(t, "requests", 1, "broken_off", 1, "exit_code", 5)
 		w.wantRunFolders(0)
 	})
 }
@@ -351,11 +358,13 @@ func TestRunTellsOfDistrust(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := newOrigin(t, "https", shop(), nil)
-	e := w.errand(nil, "--", "sh", "-c", `curl --silent --cacert /dev/null "$0"; true`, o.URL+"/products/1")
+	path := summaryFile(t)
+	e := w.errand(nil, "--summary", path, "--", "sh", "-c", `curl --silent --cacert /dev/null "$0"; true`, o.URL+"/products/1")
 	e.must(t)
 	if got := e.err.String(); !strings.HasSuffix(got, "it closed the connection when it saw the certificate for 127.0.0.1\n"+notSealedLine()) || strings.Contains(got, "sent no request") {
 		t.Errorf("the summary is\n%s", got)
 	}
+	readSummary(t, path).want(t, "requests", 0, "distrusted", []any{"127.0.0.1"})
 }
 
 // The summary quotes a site without control characters.

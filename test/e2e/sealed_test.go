@@ -137,7 +137,7 @@ func TestSealedCommandWithVariables(t *testing.T) {
 	if got := e.must(t); got != "200 403 200 403 " {
 		t.Errorf("with no_proxy: statuses %s", got)
 	}
-	want := "robotsproxy: what no_proxy names was judged like all else: shop.example.com; --allow HOST:PORT lets a destination pass\n"
+	want := "robotsproxy: hosts in no_proxy were judged like all others: shop.example.com; --allow HOST:PORT lets a destination pass\n"
 	if !strings.Contains(e.err.String(), want) || !strings.HasPrefix(e.err.String(), "robotsproxy: 4 requests, 2 refused\n") {
 		t.Errorf("the summary is\n%s", &e.err)
 	}
