@@ -212,7 +212,7 @@ func TestTDMRep(t *testing.T) {
 	}
 	images := reserving("[\n{\"location\": \"/images/\", \"tdm-reservation\": 1},\n{\"location\": \"/\", \"tdm-reservation\": 0}]")
 	searcher := identity.Identity{Purposes: []preference.Purpose{preference.Search}}
-	down := &policy.Policy{Outcome: policy.None, Cause: "no route", NextTry: time.Unix(1000, 0)}
+	down := &policy.Policy{Outcome: policy.Unreachable, Cause: "no route", NextTry: time.Unix(1000, 0)}
 	lenient, others := preferring(identity.Report, trainer), preferring(identity.Enforce, trainer)
 	others.Preferences.Sources = []preference.Source{preference.ContentSignal}
 	for name, test := range map[string]struct {

@@ -146,7 +146,7 @@ func (v *Verdict) RetryAt() time.Time {
 	switch {
 	case v.Reason == Unreachable:
 		return v.NextTry
-	case v.Reason == ByPreference && v.preferred == preference.TDMRep && v.tdmrep != nil && v.tdmrep.Outcome == policy.None:
+	case v.Reason == ByPreference && v.preferred == preference.TDMRep && v.tdmrep != nil && v.tdmrep.Outcome != policy.Rules:
 		return v.tdmrep.NextTry
 	}
 	return time.Time{}
