@@ -22,11 +22,13 @@ import (
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/conns"
+	"robotsproxy/proxy/counter"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store/counts"
 )
 
 // BenchmarkRequest measures a request for 1 KiB over kept-alive connections, with client and
@@ -173,16 +175,21 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 	return server, l.Addr().String(), g
 }
 
-// BenchmarkWatched measures what observers cost: none, an admin server that keeps the
-// decisions, and one browser that gets every decision live.
+// BenchmarkWatched measures what observers cost: none, counts for the store, an admin server
+// that keeps the decisions, and one browser that gets every decision live.
 func BenchmarkWatched(b *testing.B) {
 	page := strings.Repeat("x", 1024)
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
 	defer o.Close()
-	for _, by := range []string{"nobody", "admin", "browser"} {
+	for _, by := range []string{"nobody", "counter", "admin", "browser"} {
 		b.Run("by="+by, func(b *testing.B) {
 			address, g := serveBench(b)
-			if by != "nobody" {
+			switch by {
+			case "counter":
+				c := counter.New(new(counts.Memory), time.Now, zerolog.Nop())
+				defer c.Close()
+				g.Watch(c.Add)
+			case "admin", "browser":
 				a := admin.New(admin.Setup{Gate: g})
 				defer a.Close()
 				server := httptest.NewServer(a)
@@ -191,7 +198,9 @@ func BenchmarkWatched(b *testing.B) {
 					defer look(b, server.URL)()
 				}
 			}
+			before := cpuTime(b)
 			ask(b, address, o.URL+"/public/page")
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }

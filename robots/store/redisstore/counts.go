@@ -170,7 +170,7 @@ func (s *Store) readHash(ctx context.Context, key string) (map[string]string, er
 func (s *Store) DaysRun(ctx context.Context, p counts.Period) (days []counts.Day, err error) {
 	var numbers []string
 	err = s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) (err error) {
-		numbers, err = rdb.ZRangeByScore(ctx, daysKey, &redis.ZRangeBy{Min: strconv.Itoa(int(p.From)), Max: strconv.Itoa(int(p.Until))}).Result()
+		numbers, err = rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: daysKey, ByScore: true, Start: int(p.From), Stop: int(p.Until)}).Result()
 		return err
 	})
 	if err != nil {
