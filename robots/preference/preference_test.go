@@ -48,26 +48,3 @@ func TestMasks(t *testing.T) {
 		t.Error("nothing is something")
 	}
 }
-
-func TestFieldRefusal(t *testing.T) {
-	for _, test := range []struct {
-		values  string // separated by "|"
-		refusal string
-	}{
-		{"", ""},
-		{"train-ai=n", "response: train-ai=n"},
-		{"search=y | train-ai=n;x", "response: train-ai=n"},
-		{"train-ai=n | train-ai=y", ""},
-		{"train-ai=n | A", ""},
-		{"search=n, ai-use=n", ""},
-		{"train-ai=?0", ""},
-	} {
-		refusal, refused := FieldRefusal(strings.Split(test.values, "|"), Use{Purposes: PurposesOf(AITrain), Content: Full})
-		if refused != (test.refusal != "") || refused && refusal.String() != test.refusal || refusal.Line != 0 {
-			t.Errorf("%q: %v (%v)", test.values, refusal, refused)
-		}
-	}
-	if refusal, refused := FieldRefusal([]string{"train-ai=n"}, Use{}); refused {
-		t.Errorf("no purposes: %v", refusal)
-	}
-}

@@ -17,6 +17,8 @@ func TestOfResponse(t *testing.T) {
 		{"Content-Usage: train-ai=n\nContent-Usage: train-ai=y", "ai-train", ""}, // of a key that is repeated, the last counts
 		{"Content-Usage: train-ai=n\nContent-Usage: Search=y", "ai-train", ""},   // as a whole it does not parse
 		{"Content-Usage: ", "ai-train", ""},
+		{"Content-Usage: train-ai=?0", "ai-train", ""},
+		{"Content-Usage: search=y\nContent-Usage: train-ai=n;x", "ai-train", "response: content-usage: train-ai=n"},
 		{"Tdm-Reservation: 1", "ai-train", "response: tdm-reservation: 1"},
 		{"Tdm-Reservation: 1", "ai-input", "response: tdm-reservation: 1"},
 		{"Tdm-Reservation: 1", "search", ""},

@@ -82,21 +82,6 @@ type Refusal struct {
 	Line       int    // from 1; 0 if it is no line of a robots.txt, or the search for it gave up
 }
 
-// FieldRefusal returns what the values of a response's Content-Usage fields refuse
-// (draft-ietf-aipref-attach 2), as a Refusal of the source Response without a line; false if
-// they refuse nothing or cannot be read.
-func FieldRefusal(values []string, use Use) (Refusal, bool) {
-	says, _ := readUsage(values...)
-	for i := range questions {
-		q := &questions[i]
-		value := says.value(q.category)
-		if q.source == ContentUsage && q.concerns(use, q.sources) && q.refusedBy(value) {
-			return Refusal{Source: Response, Preference: q.words[value]}, true
-		}
-	}
-	return Refusal{}, false
-}
-
 // String is the source and what it says, without the line's number:
 // "content-signal: ai-train=no" or "content-usage: /blog/ train-ai=n".
 func (r Refusal) String() string {
