@@ -23,9 +23,11 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/preference"
 )
 
 // ftpServer is a running vsftpd that serves files from a folder of its own.
@@ -126,6 +128,34 @@ func (w *world) curl(args ...string) (string, error) {
 	}
 	out, err := exec.Command("curl", append([]string{"-sS", "--max-time", "120", "--noproxy", "", "-x", "http://" + w.addr}, args...)...).Output()
 	return string(out), err
+}
+
+// A robots.txt on an FTP server says what its files may be used for, as one on the web does.
+func TestFTPPreferences(t *testing.T) {
+	s := newFTPServer(t)
+	s.put("robots.txt", "User-agent: *\nDisallow: /never/\nContent-Usage: train-ai=n\nContent-Usage: /ai-ok/ train-ai=y\n")
+	for _, file := range []string{"test", "ai-ok/test", "never/test"} {
+		s.put(file, "text")
+	}
+	w := newWorld(t, func(s *settings) {
+		s.gate.Identities.Default.Purposes = []preference.Purpose{preference.AITrain}
+		s.gate.Preferences = gate.Preferences{Mode: identity.Enforce, Sources: []preference.Source{preference.ContentUsage}}
+	})
+	for path, want := range map[string]struct {
+		status int
+		body   string
+	}{
+		"/test":       {403, "content-usage: train-ai=n on line 3 of " + s.url + "/robots.txt"},
+		"/ai-ok/test": {200, "text"},
+		"/never/test": {403, "Disallow: /never/"},
+	} {
+		if resp, body := w.ask("GET", s.url+path); resp.StatusCode != want.status || !strings.Contains(body, want.body) {
+			t.Errorf("GET %s: %s, %q, want %d, %q", path, resp.Status, body, want.status, want.body)
+		}
+	}
+	if said := s.said(); strings.Count(said, "RETR") != 2 || !strings.Contains(said, "ai-ok/test") {
+		t.Errorf("the server was asked for more than its robots.txt and what passes:\n%s", said)
+	}
 }
 
 func TestFTP(t *testing.T) {

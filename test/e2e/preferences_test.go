@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,7 +44,26 @@ Disallow: /
 # END Cloudflare Managed Content
 `
 
-var statedPreferences = []struct{ robots, agent, path, preference, rule string }{
+// statedPreference is a robots.txt, a request to its site, and the preference or rule by which
+// it is refused; neither if it passes.
+type statedPreference struct{ robots, agent, path, preference, rule string }
+
+// check has the request made at a door, and checks what comes of it.
+func (p *statedPreference) check(t *testing.T, door string, site *origin, ask func() (status int, body string)) {
+	t.Helper()
+	before := site.timesAsked(p.path)
+	status, body := ask()
+	reached := site.timesAsked(p.path) - before
+	passes := p.preference == "" && p.rule == ""
+	switch {
+	case passes && status == 200 && reached == 1:
+	case !passes && status == 403 && reached == 0 && strings.Contains(body, p.preference) && strings.Contains(body, p.rule):
+	default:
+		t.Errorf("%s, %q, %s, %s: status %d, %d requests at the site: %s", door, p.robots, p.agent, p.path, status, reached, body)
+	}
+}
+
+var statedPreferences = []statedPreference{
 	{never, "AnyBot train", "/test", "content-usage: train-ai=n", ""},
 	{never, "AnyBot train", "/ai-ok/test", "", ""},
 	{never, "AnyBot train", "/never/test", "", "Disallow: /never/"},
@@ -99,23 +119,38 @@ func TestPreferencesAreEnforcedAtEveryDoor(t *testing.T) {
 				sites[test.robots] = newOrigin(t, door.scheme, says(test.robots), nil)
 			}
 			site := sites[test.robots]
-			page := site.URL + test.path
-			before := site.timesAsked(test.path)
-			answer := w.curl(append(door.flags, "--cacert", w.caFile(), "-A", test.agent, page)...)
-			name := fmt.Sprintf("%s %s, %q, %s, %s", door.name, door.scheme, test.robots, test.agent, test.path)
-			reached := site.timesAsked(test.path) - before
-			switch {
-			case test.preference == "" && test.rule == "":
-				if answer.status != 200 || reached != 1 {
-					t.Errorf("%s: status %d: %s", name, answer.status, answer.body)
-				}
-			case answer.status != 403 || reached != 0 || !strings.Contains(answer.body, test.preference) || !strings.Contains(answer.body, test.rule):
-				t.Errorf("%s: status %d, asked for %d pages: %s", name, answer.status, reached, answer.body)
-			}
+			test.check(t, door.name+" "+door.scheme, site, func() (int, string) {
+				answer := w.curl(append(door.flags, "--cacert", w.caFile(), "-A", test.agent, site.URL+test.path)...)
+				return answer.status, answer.body
+			})
 		}
 		if page := sites[managed].URL + "/"; door.name != "http" {
 			w.log.wait(t, w.exited, `"message":"request"`, `"url":"`+page+`"`, `"door":"`+door.name+`"`, `"reason":"preference"`, `"rule":"content-signal: ai-train=no","line":11,"preference":"content-signal: ai-train=no"`)
 		}
+	}
+}
+
+// Clients that know of no proxy get the same verdicts.
+func TestPreferencesAreEnforcedAtTheTransparentDoor(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := redirectedWorld(t, declaring+"preferences: {mode: enforce}")
+	redirect(t, 0, "install", "--except-uid", fmt.Sprint(proxyUser))
+	sites := map[string]*origin{}
+	for _, test := range statedPreferences {
+		address := fmt.Sprintf("192.0.2.1:%d", 8000+len(sites))
+		if sites[test.robots] == nil {
+			sites[test.robots] = newOriginAt(t, address, "http", says(test.robots), nil)
+		}
+		site := sites[test.robots]
+		test.check(t, "transparent", site, func() (int, string) {
+			output := w.curlBy(anyUser, site.URL+test.path, "--user-agent", test.agent, "--write-out", "\n%{http_code}")
+			end := max(strings.LastIndexByte(output, '\n'), 0)
+			status, err := strconv.Atoi(output[end+1:])
+			must(t, err)
+			return status, output[:end]
+		})
 	}
 }
 

@@ -21,9 +21,9 @@ const (
 )
 
 // redirectedWorld runs the program as proxyUser, with a transparent door at port 15001.
-func redirectedWorld(t *testing.T) *world {
+func redirectedWorld(t *testing.T, config ...string) *world {
 	t.Helper()
-	w := newWorld(t, "transparent: 127.0.0.1:15001")
+	w := newWorld(t, append(config, "transparent: 127.0.0.1:15001")...)
 	w.user = proxyUser
 	for _, path := range []string{w.dir, w.config, w.origins} {
 		folder := filepath.Dir(path)
