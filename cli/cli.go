@@ -1,5 +1,6 @@
 // Package cli is the command line of robotsproxy. Each command has a file of its own,
-// named for it. What they open and start is in package engine.
+// named for it. What they open and start is in package engine; what else they do and know is
+// in the packages beside it.
 package cli
 
 import (

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"syscall"
@@ -60,6 +61,30 @@ const maxKeyFile = 64 << 10
 
 // makeKey is what to do about a file without a key that can sign.
 const makeKey = "make one with: robotsproxy keys new FILE"
+
+// CreateKey makes a key and writes it to a new file, which only its owner may read. It never
+// overwrites a file, and leaves none behind if it fails. [ReadKey] reads the file.
+func CreateKey(path string) (*Key, error) {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	key := NewKey(private)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil, fmt.Errorf("make a key: %w, and may be a key in use; choose another name", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("make a key: %w; make the folder first", err)
+	case err != nil:
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	_, err = file.Write(key.PEM())
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return nil, fmt.Errorf("make a key: %w", errors.Join(err, os.Remove(path)))
+	}
+	return key, nil
+}
 
 // ReadKey reads the first private key of a PEM file. It must be an Ed25519 key in PKCS #8
 // without a password (RFC 8410 section 7). ReadKey refuses a file that is open to all users

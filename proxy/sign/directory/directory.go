@@ -2,7 +2,7 @@
 // each agent, with the keys of all who name it.
 //
 // [Directory] is the handler. It follows the configuration by [Directory.SetAgents].
-// [NewServer] serves it to the world.
+// [NewServer] serves it to the world. [Agent.StaticFiles] are for a host that serves it instead.
 package directory
 
 import (
@@ -33,8 +33,8 @@ const (
 	// MaxAge is how long caches may keep a directory: a key that is taken out of it may be
 	// trusted for so long. Signatures must hold longer.
 	MaxAge = time.Hour
-	// CacheControl is the header field that says so.
-	CacheControl = "max-age=3600"
+	// cacheControl is the header field that says so.
+	cacheControl = "max-age=3600"
 )
 
 // An Agent is an origin at which verifiers look for keys, and the keys that they find there.
@@ -67,9 +67,9 @@ func AgentsOf(identities iter.Seq2[string, *identity.Identity]) []Agent {
 	return agents
 }
 
-// Sign returns the agent's directory. Its signatures hold from a few seconds before now, for
+// sign returns the agent's directory. Its signatures hold from a few seconds before now, for
 // clocks that differ, until hold after now.
-func (a Agent) Sign(now time.Time, hold time.Duration) (sign.Directory, error) {
+func (a Agent) sign(now time.Time, hold time.Duration) (sign.Directory, error) {
 	return sign.SignDirectory(a.Keys, a.Origin, now.Add(-clockSkew), now.Add(hold))
 }
 
@@ -112,7 +112,7 @@ func (d *Directory) SetAgents(agents []Agent) error {
 }
 
 func (s *signedAgent) renew(now time.Time) error {
-	directory, err := s.Sign(now, signaturesHold)
+	directory, err := s.sign(now, signaturesHold)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h := w.Header()
 		directory.Set(h)
-		h.Set("Cache-Control", CacheControl)
+		h.Set("Cache-Control", cacheControl)
 		h.Set("Content-Length", strconv.Itoa(len(directory.Body)))
 		h.Set("X-Content-Type-Options", "nosniff")
 		w.Write(directory.Body) // net/http writes no body to HEAD

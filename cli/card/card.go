@@ -1,4 +1,7 @@
-package cli
+// Package card says of a bot what its configuration says, as a Signature Agent Card. [Of]
+// makes the [Card] of an identity that signs, and tells why it can't claim to comply with
+// RFC 9309 if it can't.
+package card
 
 import (
 	"bytes"
@@ -9,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"robotsproxy/config"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
@@ -20,55 +21,9 @@ import (
 	"robotsproxy/robots/fetch"
 )
 
-func keysCardCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "card",
-		Short: "Print the Signature Agent Card of a bot",
-		Long: `Print the Signature Agent Card of an identity that signs, as JSON
-(draft-meunier-webbotauth-registry): who the bot is, where its keys are, which product
-token it obeys, what it fetches pages for, and how its rate can be controlled. It has
-what the configuration says and nothing else: add what only you know, such as trigger,
-and client_id once you publish the card. rfc9309-compliance is true if the proxy refuses
-all that robots.txt disallows to this bot; if not, the reasons are on standard error.`,
-		Example: `  robotsproxy keys card --config robotsproxy.yaml
-  robotsproxy keys card --config robotsproxy.yaml --identity image-crawler > card.json`,
-		Args: cobra.NoArgs,
-	}
-	addSettings(cmd)
-	wanted := cmd.Flags().String("identity", "", "the identity; needed if several sign")
-	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadConfig(cmd, config.Default())
-		if err != nil {
-			return err
-		}
-		identities, err := cfg.GateSettings().Identities.Load()
-		if err != nil {
-			return err
-		}
-		name, id, err := chooseSigning(identities.All(), *wanted)
-		if err != nil {
-			return exit{exitUsage, err}
-		}
-		departures := departuresOf(cfg, id)
-		for _, departure := range departures {
-			fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: rfc9309-compliance is false: %s\n", printable.Line(departure))
-		}
-		var text bytes.Buffer
-		encoder := json.NewEncoder(&text)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(cardOf(cfg, name, id, len(departures) == 0)); err != nil {
-			return err
-		}
-		_, err = cmd.OutOrStdout().Write(printable.JSON(text.Bytes()))
-		return err
-	})
-	return cmd
-}
-
-// A card is a Signature Agent Card, as draft-meunier-webbotauth-registry describes it after
+// A Card is a Signature Agent Card, as draft-meunier-webbotauth-registry describes it after
 // its version -03.
-type card struct {
+type Card struct {
 	ClientName string     `json:"client_name,omitempty"`
 	ClientURI  string     `json:"client_uri,omitempty"`
 	Contacts   []string   `json:"contacts,omitempty"`
@@ -88,13 +43,16 @@ type webBotAuth struct {
 // aboutBot finds the page about a bot in its User-Agent.
 var aboutBot = regexp.MustCompile(`\+(https?://[^\s;,()]+)`)
 
-// cardOf is the card of an identity that signs.
-func cardOf(cfg config.Config, name string, id *identity.Identity, complies bool) card {
-	c := card{
+// Of returns the card of an identity that signs: it is loaded and has a name and a key. If the
+// card does not claim compliance with RFC 9309, departures says why, as text that may hold
+// what the configuration holds.
+func Of(cfg config.Config, name string, id *identity.Identity) (c Card, departures []string) {
+	departures = departuresOf(cfg, id)
+	c = Card{
 		JWKSURI: id.Agent().String() + sign.DirectoryPath,
 		WebBotAuth: webBotAuth{
 			ExpectedUserAgent: id.UserAgent,
-			Compliance:        complies,
+			Compliance:        len(departures) == 0,
 			Purpose:           purposeOf(id),
 			RateControl:       rateControl(cfg),
 			KnownURLs:         []string{"/robots.txt"},
@@ -112,7 +70,19 @@ func cardOf(cfg config.Config, name string, id *identity.Identity, complies bool
 	if from, err := mail.ParseAddress(id.From); err == nil {
 		c.Contacts = []string{"mailto:" + from.Address}
 	}
-	return c
+	return c, departures
+}
+
+// JSON is the card as indented JSON that is safe to show on a terminal.
+func (c Card) JSON() ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(c); err != nil {
+		return nil, err
+	}
+	return printable.JSON(text.Bytes()), nil
 }
 
 // purposeOf is what the bot declares to do with pages, in the words of robots.txt.
