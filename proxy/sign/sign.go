@@ -2,11 +2,12 @@
 // whose bot asks: HTTP Message Signatures (RFC 9421) in the profile of Web Bot Auth, with
 // Ed25519. What the comments call the draft is draft-ietf-webbotauth-httpsig-protocol-01.
 //
-// A [Key] comes from a file by [ReadKey], and is made by [CreateKey]. A [Signer] signs requests with one key. [JWKSet]
-// and [SignDirectory] make the directory in which verifiers look the keys up.
+// [CreateKey] makes a [Key] in a file, from which [ReadKey] reads it. A [Signer] signs
+// requests with one key. [JWKSet] and [SignDirectory] make the directory in which verifiers
+// look the keys up.
 //
-// The package reads and makes key files, and does no other I/O. Its callers give it the clock and
-// randomness for signatures.
+// The package reads and makes key files and does no other I/O. Its callers give it the clock,
+// and the randomness of signatures.
 package sign
 
 import (
