@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // BackOff says how sites that fail are left alone. It is the section "pace.back_off" of a
@@ -60,19 +61,19 @@ type row struct {
 // rows are the rows of all sites. The one that has failed longest ago goes when there are too
 // many.
 type rows struct {
-	known *simplelru.LRU[siteKey, *row]
+	known *simplelru.LRU[fleet.Site, *row]
 }
 
 // maxRows bounds the memory of rows to about 40 MB.
 const maxRows = 100_000
 
 func newRows() rows {
-	known, _ := simplelru.NewLRU[siteKey, *row](maxRows, nil) // it fails if the size is not positive
+	known, _ := simplelru.NewLRU[fleet.Site, *row](maxRows, nil) // it fails if the size is not positive
 	return rows{known}
 }
 
 // of returns the row of a site; nil if it has none.
-func (r rows) of(key siteKey, now time.Time) *row {
+func (r rows) of(key fleet.Site, now time.Time) *row {
 	known, _ := r.known.Get(key)
 	if known != nil && !now.Before(known.expires) {
 		r.known.Remove(key)
@@ -95,7 +96,7 @@ func (p Permit) Failed() {
 	}
 	key := w.lane.site.key
 	if pacer.fleet != nil {
-		if news := pacer.fleet.failed(key, w, opts.BackOff); news != nil {
+		if news := pacer.fleet.Failed(key, w.name(), w.epoch, opts.shared()); news != nil {
 			pacer.learn(key, w, news, opts)
 			return
 		}
@@ -138,7 +139,7 @@ func (p Permit) Succeeded() {
 	ends := known != nil && known.failures > 0 && known.epoch == w.epoch
 	pacer.mu.Unlock()
 	if ends && pacer.fleet != nil {
-		if news := pacer.fleet.succeeded(key, w, opts.BackOff); news != nil {
+		if news := pacer.fleet.Succeeded(key, w.epoch, opts.shared()); news != nil {
 			pacer.learn(key, w, news, opts)
 			return
 		}
@@ -163,7 +164,7 @@ func (r *row) end(expires time.Time) {
 
 // rowFor returns the row of a site, a new one if it has none. It must be called with the lock
 // held.
-func (p *Pacer) rowFor(key siteKey, now time.Time) *row {
+func (p *Pacer) rowFor(key fleet.Site, now time.Time) *row {
 	known := p.rows.of(key, now)
 	if known != nil {
 		return known

@@ -3,6 +3,8 @@ package pace
 import (
 	"hash/maphash"
 	"time"
+
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // daily counts the requests that have started, by the hour. Its zero value is empty.
@@ -23,7 +25,7 @@ type hourly struct {
 }
 
 const (
-	windowHours = 25
+	windowHours = fleet.WindowHours
 	// maxDailySize bounds the counts of all hours together: about 100 MB. When there are
 	// more, the oldest hour is forgotten.
 	maxDailySize = 3 << 20
@@ -31,7 +33,7 @@ const (
 
 // start counts a request that starts now, if fewer than limit have started in the window.
 // Otherwise it returns when the first of them will no longer count.
-func (d *daily) start(key siteKey, now time.Time, limit int) (again time.Time, counted bool) {
+func (d *daily) start(key fleet.Site, now time.Time, limit int) (again time.Time, counted bool) {
 	hour := now.Unix() / secondsPerHour
 	if d.seed == (maphash.Seed{}) {
 		d.seed = maphash.MakeSeed()

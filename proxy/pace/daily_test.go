@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // As many requests start in a day as may. The next one starts when the hour of the first one is
@@ -74,7 +76,7 @@ func TestMaxPerDayChanges(t *testing.T) {
 func TestDailyIsBounded(t *testing.T) {
 	var d daily
 	now := time.Unix(1_000_000_000, 0)
-	key := siteKey{origin: "https://example.com"}
+	key := fleet.Site{Origin: "https://example.com"}
 	for range 30 {
 		if _, ok := d.start(key, now, 100); !ok {
 			t.Fatal("a site is over its limit")
@@ -93,7 +95,7 @@ func TestDailyIsBounded(t *testing.T) {
 	if _, ok := d.start(key, now.Add(-time.Hour), 15); ok {
 		t.Error("the counts that there is room for are not kept")
 	}
-	d.start(siteKey{}, now.Add(100*time.Hour), 1)
+	d.start(fleet.Site{}, now.Add(100*time.Hour), 1)
 	if d.size != 1 {
 		t.Errorf("%d counts after a long time", d.size)
 	}

@@ -19,16 +19,11 @@ import (
 func newPair(t *testing.T, server *redistest.Server, change func(*Options)) [2]*Pacer {
 	t.Helper()
 	var pair [2]*Pacer
-	for range 2 { // the first one learns of the second
-		for i := range pair {
-			if pair[i] == nil {
-				pair[i] = newShared(t, server, zerolog.Nop())
-				opts := Defaults()
-				change(&opts)
-				pair[i].SetOptions(opts)
-			}
-			pair[i].fleet.heartbeat()
-		}
+	for i := range pair {
+		pair[i] = newShared(t, server, zerolog.Nop())
+		opts := Defaults()
+		change(&opts)
+		pair[i].SetOptions(opts)
 	}
 	return pair
 }
@@ -200,7 +195,7 @@ func TestFleetMaxPerDay(t *testing.T) {
 	if hold := observer.Held(r); hold == nil || hold.By != ByMaxPerDay {
 		t.Errorf("an observer sees %v", hold)
 	}
-	key := dayKey + hashed(r.Origin, r.Identity)
+	key := server.Inspect().Keys(ctx, "robotsproxy:day:*").Val()[0]
 	hour := func() int64 { return time.Now().Unix() / secondsPerHour }
 	later := func(back int64) (started int, hold *Hold) {
 		rdb.Del(ctx, key)
@@ -237,6 +232,7 @@ func TestFleetSitesWithoutRedis(t *testing.T) {
 		o.BackOff = BackOff{2, time.Hour, 4 * time.Hour}
 		o.MaxPerDay = 6
 	})
+	awaitBoth(pair[0], pair[1])
 	r := of(0)
 	pair[0].start(t, r).end(Permit.Failed)
 	server.Kill()
@@ -284,7 +280,7 @@ func TestFleetSharesASite(t *testing.T) {
 	} {
 		r := at(turns.origin, turns.delay*time.Minute)
 		opts.Scope.place(&r)
-		if got := pair[i%2].fleet.take(&r, r.Delay, time.Hour, opts); got == nil || turns.want > 0 && !near(got.wait, turns.want*time.Minute) {
+		if got := pair[i%2].fleet.Take(r.site(), r.Group, r.Delay, time.Hour, true); got == nil || turns.want > 0 && !near(got.Wait, turns.want*time.Minute) {
 			t.Errorf("%s: %+v, want %d min", turns.origin, got, turns.want)
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"slices"
 	"time"
+
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // site is the state of one identity at one origin or, by [PerSite], at one registrable domain.
 // It exists only while there is any.
 type site struct {
-	key      siteKey
+	key      fleet.Site
 	lanes    map[sum]*lane // by group
 	inFlight int           // counted requests that have started and not ended
 	stalled  []*lane       // those whose first request waits for a permit, in order of arrival
@@ -41,7 +43,7 @@ type waiter struct {
 	delay   time.Duration // from its start to the next
 	arrived time.Time
 	maxWait time.Duration
-	slot    *turn // in the fleet; nil: it has none
+	slot    *fleet.Turn // in the fleet; nil: it has none
 
 	lane    *lane
 	at      *list.Element // nil when it has left the lane
@@ -54,7 +56,7 @@ type waiter struct {
 
 // All functions below, except join and leave, must be called with the pacer's lock held.
 
-func (p *Pacer) siteOf(key siteKey) *site {
+func (p *Pacer) siteOf(key fleet.Site) *site {
 	s := p.sites[key]
 	if s == nil {
 		s = &site{key: key, lanes: map[sum]*lane{}}
@@ -114,7 +116,7 @@ func (l *lane) add(w *waiter) {
 		if before.slot == nil {
 			continue
 		}
-		if !before.slot.comes.After(w.slot.comes) {
+		if !before.slot.Comes.After(w.slot.Comes) {
 			return
 		}
 		if before.delay != w.delay {
@@ -155,7 +157,7 @@ func (l *lane) first() *waiter {
 func (l *lane) due(w *waiter, free time.Time) time.Time {
 	at := later(l.site.held, free)
 	if w.slot != nil {
-		at = later(at, w.slot.comes)
+		at = later(at, w.slot.Comes)
 	}
 	return at
 }
@@ -259,7 +261,7 @@ func (l *lane) enter(w *waiter) bool {
 		if known := l.pacer.rows.of(s.key, l.pacer.now()); known != nil {
 			if w.epoch = known.epoch; known.pauses > 0 {
 				s.probe = w
-				known.expires = l.pacer.now().Add(probeLease + opts.BackOff.Max)
+				known.expires = l.pacer.now().Add(fleet.ProbeLease + opts.BackOff.Max)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // Options say how requests are spaced. They are the section "pace" of a configuration.
@@ -105,3 +106,8 @@ func (o *Options) counts() bool { return o.MaxInFlight > 0 || o.asksFleet() }
 
 // asksFleet reports whether each request of a fleet asks Redis whether it may start.
 func (o *Options) asksFleet() bool { return o.MaxPerDay > 0 || o.BackOff.After > 0 }
+
+// shared returns what a fleet keeps of o.
+func (o *Options) shared() fleet.Rules {
+	return fleet.Rules{RetryAfter: o.RetryAfter, MaxPerDay: o.MaxPerDay, After: o.BackOff.After, First: o.BackOff.First, Max: o.BackOff.Max}
+}

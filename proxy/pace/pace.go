@@ -9,6 +9,7 @@ package pace
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"math"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/internal/redisclient"
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // Request is a request that is to start. Requests of one origin, identity and group are
@@ -40,13 +42,13 @@ type Request struct {
 // origin is removed when its last delay is over. A Pacer is safe for concurrent use.
 type Pacer struct {
 	opts  atomic.Pointer[Options]
-	fleet *fleet // nil: turns are not shared
+	fleet *fleet.Fleet // nil: turns are not shared
 	now   func() time.Time
 
 	holds atomic.Int64 // number of sites that are held
 
 	mu    sync.Mutex // guards all of these, and everything in them
-	sites map[siteKey]*site
+	sites map[fleet.Site]*site
 	rows  rows  // known while BackOff is on
 	today daily // counts while MaxPerDay is set
 
@@ -61,7 +63,7 @@ type Pacer struct {
 func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *Pacer {
 	p := &Pacer{
 		now:   time.Now,
-		sites: map[siteKey]*site{},
+		sites: map[fleet.Site]*site{},
 		rows:  newRows(),
 		waiting: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_paced_waiting",
@@ -78,8 +80,8 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 	}
 	p.opts.Store(&opts)
 	if server != nil {
-		p.fleet = newFleet(server, log, metrics)
-		p.fleet.join()
+		p.fleet = fleet.New(server, log, metrics)
+		p.fleet.Join()
 	}
 	return p
 }
@@ -88,14 +90,14 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 // server, of which it is no member. Only [Pacer.Held] may be called.
 func NewObserver(opts Options, server *redisclient.Client) *Pacer {
 	p := New(opts, nil, zerolog.Nop(), nil)
-	p.fleet = newFleet(server, zerolog.Nop(), nil)
+	p.fleet = fleet.New(server, zerolog.Nop(), nil)
 	return p
 }
 
 // Close stops sharing turns. Requests that wait go on waiting.
 func (p *Pacer) Close() {
 	if p.fleet != nil {
-		p.fleet.close()
+		p.fleet.Close()
 	}
 }
 
@@ -145,7 +147,7 @@ func (p Permit) Release() {
 	pacer.endProbe(s, w)
 	pacer.mu.Unlock()
 	if unreported && pacer.fleet != nil {
-		pacer.fleet.leaveProbe(s.key, w)
+		pacer.fleet.LeaveProbe(s.key, w.name())
 	}
 }
 
@@ -192,18 +194,18 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		if !w.arrived.IsZero() {
 			most -= p.now().Sub(w.arrived)
 		}
-		t := p.fleet.take(r, delay, most, opts)
+		t := p.fleet.Take(r.site(), r.Group, delay, most, opts.RetryAfter)
 		switch {
 		case t == nil: // Redis is away
-			w.delay = p.fleet.alone(delay)
-		case t.wait > most:
-			return w.late(t.wait, t.hold, ByRetryAfter)
+			w.delay = alone(delay, p.fleet.Members())
+		case t.Wait > most:
+			return w.late(t.Wait, t.Hold, ByRetryAfter)
 		default:
-			t.comes = p.now().Add(t.wait)
+			t.Comes = p.now().Add(t.Wait)
 			w.slot = t
 			defer func() {
 				if !w.started {
-					p.fleet.giveBack(w.slot) // it may have been exchanged meanwhile
+					p.fleet.GiveBack(w.slot) // it may have been exchanged meanwhile
 				}
 			}()
 		}
@@ -263,18 +265,18 @@ func (p *Pacer) blocked(w *waiter) *Late {
 // site is held, and the request has to wait again.
 func (p *Pacer) confirm(opts *Options, r *Request, w *waiter) bool {
 	key := r.site()
-	news := p.fleet.enter(key, w, opts)
+	news := p.fleet.Enter(key, w.name(), opts.shared())
 	if news != nil {
 		p.learn(key, w, news, opts)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.siteOf(key)
-	may := news == nil || news.wait <= 0
+	may := news == nil || news.Wait <= 0
 	if may && opts.MaxPerDay > 0 {
 		limit := math.MaxInt // the fleet has counted it
 		if news == nil {     // Redis is away
-			limit = max(1, opts.MaxPerDay/int(p.fleet.members.Load()))
+			limit = max(1, opts.MaxPerDay/int(p.fleet.Members()))
 		}
 		may = p.countToday(s, limit)
 	}
@@ -290,22 +292,22 @@ func (p *Pacer) confirm(opts *Options, r *Request, w *waiter) bool {
 }
 
 // learn does what the fleet says of a site, after a question about w.
-func (p *Pacer) learn(key siteKey, w *waiter, n *news, opts *Options) {
+func (p *Pacer) learn(key fleet.Site, w *waiter, n *fleet.News, opts *Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, s := p.now(), p.siteOf(key)
-	if opts.BackOff.After > 0 && (n.failures > 0 || n.pauses > 0 || p.rows.of(key, now) != nil) {
+	if opts.BackOff.After > 0 && (n.Failures > 0 || n.Pauses > 0 || p.rows.of(key, now) != nil) {
 		known := p.rowFor(key, now)
-		known.failures, known.pauses, known.epoch = n.failures, n.pauses, n.epoch
-		known.expires = now.Add(n.wait + opts.BackOff.Max)
+		known.failures, known.pauses, known.epoch = n.Failures, n.Pauses, n.Epoch
+		known.expires = now.Add(n.Wait + opts.BackOff.Max)
 	}
-	if n.wait > 0 {
-		p.hold(s, now.Add(n.wait), n.heldBy)
+	if n.Wait > 0 {
+		p.hold(s, now.Add(n.Wait), holders[n.By])
 	}
-	if n.probe && s.probe == nil {
+	if n.Probe && s.probe == nil {
 		s.probe = w
 	}
-	if !n.probe {
+	if !n.Probe {
 		p.endProbe(s, w)
 	}
 }
@@ -324,7 +326,7 @@ func (p *Pacer) Hold(r Request, length time.Duration) {
 	p.hold(p.siteOf(r.site()), p.now().Add(length), ByRetryAfter)
 	p.mu.Unlock()
 	if p.fleet != nil && (delay > 0 || opts.asksFleet()) { // else no proxy asks Redis
-		p.fleet.hold(r.site(), length)
+		p.fleet.Hold(r.site(), length)
 	}
 }
 
@@ -343,6 +345,9 @@ const (
 	ByBackOff    Holder = "back_off"    // it has failed several times in a row
 	ByMaxPerDay  Holder = "max_per_day" // as many requests as may have started in the last 24 hours
 )
+
+// holders are the holders by the reasons of a fleet.
+var holders = [...]Holder{fleet.None: "", fleet.RetryAfter: ByRetryAfter, fleet.BackOff: ByBackOff, fleet.MaxPerDay: ByMaxPerDay}
 
 // Phrase returns the holder in a few words.
 func (h Holder) Phrase() string {
@@ -366,14 +371,14 @@ func (p *Pacer) Held(r Request) *Hold {
 	if hold := p.heldHere(r.site()); hold != nil || p.fleet == nil || delay == 0 && !opts.asksFleet() {
 		return hold
 	}
-	if news := p.fleet.look(r.site(), opts); news != nil && news.wait > 0 {
-		return &Hold{p.now().Add(news.wait), news.heldBy}
+	if news := p.fleet.Look(r.site(), opts.shared()); news != nil && news.Wait > 0 {
+		return &Hold{p.now().Add(news.Wait), holders[news.By]}
 	}
 	return nil
 }
 
 // heldHere returns what holds a site at this proxy; nil if nothing does.
-func (p *Pacer) heldHere(key siteKey) *Hold {
+func (p *Pacer) heldHere(key fleet.Site) *Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.sites[key]
@@ -383,10 +388,22 @@ func (p *Pacer) heldHere(key siteKey) *Hold {
 	return &Hold{s.held, s.heldBy}
 }
 
-// siteKey names a site.
-type siteKey struct{ origin, identity string }
+func (r *Request) site() fleet.Site { return fleet.Site{Origin: r.Origin, Identity: r.Identity} }
 
-func (r *Request) site() siteKey { return siteKey{r.Origin, r.Identity} }
+// name names a request among those of all proxies.
+func (w *waiter) name() string {
+	if w.token == "" {
+		w.token = rand.Text()
+	}
+	return w.token
+}
+
+// alone returns the delay for each of so many proxies while they cannot share their turns. If all
+// of them keep it, they keep delay together.
+func alone(delay time.Duration, members int64) time.Duration {
+	n := time.Duration(members)
+	return min(delay, maxDelay/n) * n
+}
 
 // sum is the hash of a group's name, which may be long.
 type sum [sha256.Size]byte

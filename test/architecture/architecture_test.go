@@ -182,8 +182,12 @@ var arrows = map[string]map[string]string{
 	"proxy/pace": {
 		"internal/enum":        "the words of its settings",
 		"internal/keyerr":      "its errors say which key they are about",
+		"internal/redisclient": "whether there is a fleet, and by which server",
+		"proxy/pace/fleet":     "turns, holds and counts that proxies share",
+	},
+	"proxy/pace/fleet": {
 		"internal/outage":      "the log tells of a Redis that is away once",
-		"internal/redisclient": "a fleet shares its turns by Redis",
+		"internal/redisclient": "what proxies share is in Redis",
 	},
 	"proxy/redirect": {
 		"internal/nfexpr": "its rules",
@@ -341,7 +345,7 @@ var usersOf = map[string][]string{
 	"github.com/goccy/go-yaml":           {"config"},
 	"modernc.org/sqlite":                 {"robots/store/sqlitestore/dbfile"},
 	"github.com/dgraph-io/ristretto":     {"robots/keeper/memory"},
-	"github.com/redis/go-redis":          {"robots/store/redisstore", "proxy/pace", "internal/redisclient", "internal/redistest"},
+	"github.com/redis/go-redis":          {"robots/store/redisstore", "proxy/pace/fleet", "internal/redisclient", "internal/redistest"},
 	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},
 	"github.com/google/nftables":         {"internal/nfexpr", "proxy/redirect", "proxy/seal"},
 	"github.com/mdlayher/netlink":        {"proxy/seal"},

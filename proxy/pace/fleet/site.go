@@ -1,30 +1,61 @@
-package pace
+package fleet
 
 import (
 	"context"
-	"crypto/rand"
 	"math"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// news is what the fleet knows of a site, as one identity has met it.
-type news struct {
-	wait   time.Duration // for how long no request may start; 0 if one may
-	heldBy Holder        // "" if wait is 0
-	probe  bool          // the request that asked is the probe
+// Site names an origin, or a registrable domain, as one identity meets it.
+type Site struct{ Origin, Identity string }
 
-	// See row.
-	failures, pauses int
-	epoch            int64
+func (s Site) hashed() string { return hashed(s.Origin, s.Identity) }
+
+// Rules are what a proxy has the fleet keep at a site.
+type Rules struct {
+	RetryAfter bool // keep the holds that origins ask for
+	MaxPerDay  int  // requests in WindowHours; 0: no limit
+
+	// After is how many failures in a row begin a pause; 0: none does. Pauses are between half
+	// of First and Max.
+	After      int
+	First, Max time.Duration
 }
 
+// WindowHours is how many hours of the clock a limit of a day is about: the present one and the
+// 24 before it.
+const WindowHours = 25
+
+// News is what the fleet knows of a site.
+type News struct {
+	Wait  time.Duration // for how long no request may start; 0 if one may
+	By    Reason        // for the wait
+	Probe bool          // the request that asked is the probe
+
+	// Failures in a row, the pauses that they have begun, and the row's epoch: another one after
+	// each beginning of a pause, and after the last one's good end.
+	Failures, Pauses int
+	Epoch            int64
+}
+
+// Reason is why no request may start. The scripts use the same numbers.
+type Reason int
+
+// All reasons.
 const (
-	// probeLease is how long a probe may take before another proxy may send one: longer than
+	None       Reason = iota
+	RetryAfter        // the origin has asked for a pause
+	BackOff           // it has failed several times in a row
+	MaxPerDay         // as many requests as may have started
+)
+
+const (
+	// ProbeLease is how long a probe may take before another proxy may send one: longer than
 	// an origin normally gets for its response, in case the proxy has died.
-	probeLease = 2 * time.Minute
+	ProbeLease = 2 * time.Minute
 	// probePoll is how often a proxy with waiting requests asks how another one's probe ended.
 	probePoll = 500 * time.Millisecond
 )
@@ -131,54 +162,56 @@ if redis.call('HGET', KEYS[1], 'probe') == ARGV[1] then
 end
 return 1`)
 
-// enter asks whether a request may start, and counts it if so. It returns nil if Redis does not
-// answer.
-func (f *fleet) enter(key siteKey, w *waiter, opts *Options) *news {
-	return f.mayEnter(key, w.name(), opts)
+// Enter asks whether a request may start, and counts it if so. The token names the request among
+// those of all proxies. Enter returns nil if Redis does not answer.
+func (f *Fleet) Enter(site Site, token string, rules Rules) *News {
+	return f.mayEnter(site, token, rules)
 }
 
-// look asks whether a request might start. It returns nil if Redis does not answer.
-func (f *fleet) look(key siteKey, opts *Options) *news { return f.mayEnter(key, "", opts) }
+// Look asks whether a request might start. It returns nil if Redis does not answer.
+func (f *Fleet) Look(site Site, rules Rules) *News { return f.mayEnter(site, "", rules) }
 
-func (f *fleet) mayEnter(key siteKey, token string, opts *Options) *news {
-	site := hashed(key.origin, key.identity)
-	return f.learn(enterScript, []string{holdKey + site, failuresKey + site, dayKey + site}, token,
-		digit(opts.RetryAfter), digit(opts.BackOff.After > 0), probeLease.Milliseconds(), probePoll.Milliseconds(),
-		opts.MaxPerDay, time.Hour.Milliseconds(), windowHours, milliseconds(opts.BackOff.Max))
+func (f *Fleet) mayEnter(site Site, token string, rules Rules) *News {
+	name := site.hashed()
+	return f.learn(enterScript, []string{holdKey + name, failuresKey + name, dayKey + name}, token,
+		digit(rules.RetryAfter), digit(rules.After > 0), ProbeLease.Milliseconds(), probePoll.Milliseconds(),
+		rules.MaxPerDay, time.Hour.Milliseconds(), WindowHours, milliseconds(rules.Max))
 }
 
-// failed adds a failure to the row of a site. It returns nil if Redis does not answer.
-func (f *fleet) failed(key siteKey, w *waiter, b BackOff) *news {
-	return f.learn(failedScript, failuresOf(key), w.name(), w.epoch, b.After, milliseconds(b.First), milliseconds(b.Max), 0.5+mathrand.Float64()/2)
+// Failed adds the failure of a request, which started in an epoch, to the row of a site. It returns
+// nil if Redis does not answer.
+func (f *Fleet) Failed(site Site, token string, epoch int64, rules Rules) *News {
+	return f.learn(failedScript, failuresOf(site), token, epoch, rules.After, milliseconds(rules.First), milliseconds(rules.Max), 0.5+rand.Float64()/2)
 }
 
-// succeeded ends the row of a site. It returns nil if Redis does not answer.
-func (f *fleet) succeeded(key siteKey, w *waiter, b BackOff) *news {
-	return f.learn(succeededScript, failuresOf(key), w.epoch, milliseconds(b.Max))
+// Succeeded ends the row of a site, if its epoch is still that in which the request started. It
+// returns nil if Redis does not answer.
+func (f *Fleet) Succeeded(site Site, epoch int64, rules Rules) *News {
+	return f.learn(succeededScript, failuresOf(site), epoch, milliseconds(rules.Max))
 }
 
-// leaveProbe lets another request be the probe of a site.
-func (f *fleet) leaveProbe(key siteKey, w *waiter) {
+// LeaveProbe lets another request be the probe of a site, if the one that the token names is.
+func (f *Fleet) LeaveProbe(site Site, token string) {
 	f.ask(func(ctx context.Context, rdb *redis.Client) error {
-		return leaveScript.Run(ctx, rdb, failuresOf(key), w.name()).Err()
+		return leaveScript.Run(ctx, rdb, failuresOf(site), token).Err()
 	})
 }
 
 // learn runs a script that returns news; nil if Redis does not answer.
-func (f *fleet) learn(script *redis.Script, keys []string, args ...any) *news {
-	var n news
+func (f *Fleet) learn(script *redis.Script, keys []string, args ...any) *News {
+	var n News
 	answered := f.ask(func(ctx context.Context, rdb *redis.Client) error {
 		got, err := script.Run(ctx, rdb, keys, args...).Int64Slice()
 		if err != nil {
 			return err
 		}
-		n = news{
-			heldBy:   []Holder{"", ByRetryAfter, ByBackOff, ByMaxPerDay}[got[0]],
-			wait:     time.Duration(got[1]) * time.Millisecond,
-			probe:    got[2] == 1,
-			failures: int(min(got[3], math.MaxInt32)),
-			pauses:   int(min(got[4], math.MaxInt32)),
-			epoch:    got[5],
+		n = News{
+			By:       Reason(got[0]),
+			Wait:     time.Duration(got[1]) * time.Millisecond,
+			Probe:    got[2] == 1,
+			Failures: int(min(got[3], math.MaxInt32)),
+			Pauses:   int(min(got[4], math.MaxInt32)),
+			Epoch:    got[5],
 		}
 		return nil
 	})
@@ -188,16 +221,8 @@ func (f *fleet) learn(script *redis.Script, keys []string, args ...any) *news {
 	return &n
 }
 
-func failuresOf(key siteKey) []string {
-	return []string{failuresKey + hashed(key.origin, key.identity)}
-}
-
-// name names a request among those of all proxies.
-func (w *waiter) name() string {
-	if w.token == "" {
-		w.token = rand.Text()
-	}
-	return w.token
+func failuresOf(site Site) []string {
+	return []string{failuresKey + site.hashed()}
 }
 
 func digit(b bool) int {

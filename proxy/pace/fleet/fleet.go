@@ -1,4 +1,10 @@
-package pace
+// Package fleet is what proxies that pace requests share through a Redis server: turns, holds,
+// failures in a row and the counts of the day.
+//
+// A [Fleet] takes turns ([Fleet.Take]) and asks whether a request whose turn has come may start
+// ([Fleet.Enter]). The answer is [News] of the site. No answer means that Redis is away: callers
+// then pace alone, by [Fleet.Members]. Each question is one script, which Redis runs as a whole.
+package fleet
 
 import (
 	"context"
@@ -20,7 +26,7 @@ import (
 )
 
 // The keys in Redis. All of them expire. Names of origins, identities and groups may be
-// long, so keys have their hash. By [PerSite], an origin is a registrable domain here.
+// long, so keys have their hash. An origin may be a registrable domain here: see [Site].
 const (
 	turnsKey    = "robotsproxy:turns:"    // + origin, identity and group: a sorted set of turns by their time
 	holdKey     = "robotsproxy:hold:"     // + origin and identity: when the hold that the origin asked for ends
@@ -36,9 +42,9 @@ const (
 	memberFor      = 5 * heartbeatEvery
 )
 
-// fleet has the turns that several proxies share through a Redis server. Times are those of
-// the server's clock.
-type fleet struct {
+// Fleet has the turns that several proxies share through a Redis server. Times are those of
+// the server's clock. A Fleet is safe for concurrent use.
+type Fleet struct {
 	server *redisclient.Client
 	outage *outage.Reporter
 
@@ -47,12 +53,13 @@ type fleet struct {
 	joined  atomic.Bool  // Redis has received a heartbeat
 	size    prometheus.Gauge
 	stop    context.CancelFunc // ends the heartbeats
-	stopped sync.WaitGroup     // for which close waits
+	stopped sync.WaitGroup     // for which Close waits
 }
 
-// newFleet returns the fleet of a server, of which this proxy is no member yet.
-func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *fleet {
-	f := &fleet{
+// New returns the fleet of a server, of which this proxy is no member yet. It can be asked before it joins.
+// If metrics is not nil, it registers its metric there.
+func New(server *redisclient.Client, log zerolog.Logger, metrics prometheus.Registerer) *Fleet {
+	f := &Fleet{
 		server: server,
 		member: rand.Text(),
 		size: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
@@ -71,16 +78,16 @@ func newFleet(server *redisclient.Client, log zerolog.Logger, metrics prometheus
 	return f
 }
 
-// join starts to send heartbeats. It does not wait for the first one: a proxy starts and works
-// without its Redis. Callers must call close.
-func (f *fleet) join() {
+// Join starts to send heartbeats. It does not wait for the first one: a proxy starts and works
+// without its Redis. Callers must call Close.
+func (f *Fleet) Join() {
 	var ctx context.Context
 	ctx, f.stop = context.WithCancel(context.Background())
 	f.stopped.Go(func() { f.beat(ctx) })
 }
 
-// close ends the heartbeats and removes this proxy from the members.
-func (f *fleet) close() {
+// Close ends the heartbeats and removes this proxy from the members.
+func (f *Fleet) Close() {
 	f.stop()
 	f.stopped.Wait()
 	f.outage.Close()
@@ -91,7 +98,7 @@ func (f *fleet) close() {
 }
 
 // beat sends heartbeats until ctx ends.
-func (f *fleet) beat(ctx context.Context) {
+func (f *Fleet) beat(ctx context.Context) {
 	next := time.NewTicker(heartbeatEvery)
 	defer next.Stop()
 	for {
@@ -117,7 +124,7 @@ return {new, redis.call('ZCARD', KEYS[1])}`)
 // heartbeat renews the membership of this proxy and counts the members. A Redis that has
 // forgotten this proxy has forgotten the others too, until their next heartbeats. So the
 // former count holds until then.
-func (f *fleet) heartbeat() {
+func (f *Fleet) heartbeat() {
 	f.ask(func(ctx context.Context, rdb *redis.Client) error {
 		seen, err := heartbeatScript.Run(ctx, rdb, []string{membersKey}, f.member, memberFor.Milliseconds()).Int64Slice()
 		if err != nil {
@@ -132,24 +139,21 @@ func (f *fleet) heartbeat() {
 	})
 }
 
-func (f *fleet) setMembers(n int64) {
+func (f *Fleet) setMembers(n int64) {
 	f.members.Store(n)
 	f.size.Set(float64(n))
 }
 
-// alone returns the delay for this proxy while it cannot share its turns. If all proxies of
-// the fleet keep it, they keep delay together.
-func (f *fleet) alone(delay time.Duration) time.Duration {
-	n := time.Duration(f.members.Load())
-	return min(delay, maxDelay/n) * n
-}
+// Members returns how many proxies share the turns, as last seen: at least 1, this one.
+func (f *Fleet) Members() int64 { return f.members.Load() }
 
-// turn is a turn taken from the fleet.
-type turn struct {
+// Turn is a turn taken from the fleet, or found too far off to take.
+type Turn struct {
+	Wait  time.Duration // from when it was taken to when it comes
+	Hold  time.Duration // from when it was taken to the end of the origin's hold; 0 or less if there is none
+	Comes time.Time     // by the clock of this process; the caller of Take sets it
+
 	key, token string
-	wait       time.Duration // from when it was taken to when it comes
-	hold       time.Duration // from when it was taken to the end of the origin's hold; 0 or less if there is none
-	comes      time.Time     // by the clock of this process
 }
 
 // takeScript finds the first time that is after the delay of each turn taken before it and its
@@ -197,20 +201,21 @@ if till > tonumber(redis.call('GET', KEYS[1]) or 0) then
 end
 return 1`)
 
-// take takes the next turn, unless it is further off than most. It returns nil if Redis does
-// not answer.
-func (f *fleet) take(r *Request, delay, most time.Duration, opts *Options) *turn {
-	t := &turn{key: turnsKey + hashed(r.Origin, r.Identity, r.Group), token: fmt.Sprintf("%s:%d", rand.Text(), milliseconds(delay))}
+// Take takes the next turn of a group at a site, with a delay after it, unless it is further off
+// than most. If heedsHold, it comes after the hold that the origin asked for. Take returns nil if
+// Redis does not answer.
+func (f *Fleet) Take(site Site, group string, delay, most time.Duration, heedsHold bool) *Turn {
+	t := &Turn{key: turnsKey + hashed(site.Origin, site.Identity, group), token: fmt.Sprintf("%s:%d", rand.Text(), milliseconds(delay))}
 	keys := []string{t.key}
-	if opts.RetryAfter {
-		keys = append(keys, holdKey+hashed(r.Origin, r.Identity))
+	if heedsHold {
+		keys = append(keys, holdKey+site.hashed())
 	}
 	answered := f.ask(func(ctx context.Context, rdb *redis.Client) error {
 		ms, err := takeScript.Run(ctx, rdb, keys, t.token, milliseconds(delay), most.Milliseconds()).Int64Slice()
 		if err != nil {
 			return err
 		}
-		t.wait, t.hold = time.Duration(ms[0])*time.Millisecond, time.Duration(ms[1])*time.Millisecond
+		t.Wait, t.Hold = time.Duration(ms[0])*time.Millisecond, time.Duration(ms[1])*time.Millisecond
 		return nil
 	})
 	if !answered {
@@ -219,16 +224,16 @@ func (f *fleet) take(r *Request, delay, most time.Duration, opts *Options) *turn
 	return t
 }
 
-// giveBack returns the turn of a request that has left. The next request that comes to any
+// GiveBack returns the turn of a request that has left. The next request that comes to any
 // proxy gets it.
-func (f *fleet) giveBack(t *turn) {
+func (f *Fleet) GiveBack(t *Turn) {
 	f.ask(func(ctx context.Context, rdb *redis.Client) error { return rdb.ZRem(ctx, t.key, t.token).Err() })
 }
 
-// hold tells the other proxies that an origin holds requests for so long. It affects
+// Hold tells the other proxies that an origin holds requests for so long. It affects
 // requests that take a turn from then on.
-func (f *fleet) hold(key siteKey, length time.Duration) {
-	keys := []string{holdKey + hashed(key.origin, key.identity)}
+func (f *Fleet) Hold(site Site, length time.Duration) {
+	keys := []string{holdKey + site.hashed()}
 	f.ask(func(ctx context.Context, rdb *redis.Client) error {
 		return holdScript.Run(ctx, rdb, keys, milliseconds(length)).Err()
 	})
@@ -236,7 +241,7 @@ func (f *fleet) hold(key siteKey, length time.Duration) {
 
 // ask asks Redis, and reports whether it answered. If not, this proxy paces alone. No client
 // that leaves cancels a question: it would then be unknown whether a turn was taken.
-func (f *fleet) ask(question func(context.Context, *redis.Client) error) bool {
+func (f *Fleet) ask(question func(context.Context, *redis.Client) error) bool {
 	attempt := f.outage.Begin()
 	if err := f.server.Ask(context.Background(), question); err != nil {
 		f.outage.Failed(err)
