@@ -16,6 +16,7 @@ import (
 	"robotsproxy/config"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -111,7 +112,7 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 		if err := printVerdict(cmd.OutOrStdout(), v, flags); err != nil {
 			return exit{exitUsage, err}
 		}
-		if v.Judgment != gate.Allowed || v.WouldRefuse {
+		if v.Judgment != decision.Allowed || v.WouldRefuse {
 			code = max(code, exitFailed)
 		}
 	}
@@ -225,7 +226,7 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	if v.Identity != identity.DefaultName {
 		who += ", identity " + printable.Line(v.Identity)
 	}
-	if v.Judgment != gate.Allowed && v.Admits() {
+	if v.Judgment != decision.Allowed && v.Admits() {
 		why += "; in mode report it is let through"
 	}
 	if v.WouldRefuse {

@@ -27,6 +27,7 @@ import (
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/conns"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -99,7 +100,7 @@ func (l ListenTLS) Load() (own *tls.Certificate, warnings []string, err error) {
 // Log is the section "log": what is logged, how and where.
 type Log struct {
 	logging.Options `yaml:",inline"`
-	Decisions       gate.LogFilter `yaml:"decisions"`
+	Decisions       decision.LogFilter `yaml:"decisions"`
 }
 
 // HTTPS is the section "https": which tunnels are read, and with which certificates.
@@ -146,7 +147,7 @@ func Default() Config {
 		Listen:          "127.0.0.1:8080",
 		AdminListen:     "127.0.0.1:9090",
 		ShutdownGrace:   30 * time.Second,
-		Log:             Log{logging.Defaults(), gate.LogAll},
+		Log:             Log{logging.Defaults(), decision.LogAll},
 		Clients:         access.Defaults(),
 		HTTPS:           HTTPS{opaque.Defaults(), certs.Defaults()},
 		DefaultIdentity: identity.Default(),

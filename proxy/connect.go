@@ -9,8 +9,8 @@ import (
 
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/forward"
-	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
@@ -24,7 +24,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT wants host:port"))
 		return
 	}
-	t := &tunnel{door: gate.Connect, origin: presumed(origin)}
+	t := &tunnel{door: decision.Connect, origin: presumed(origin)}
 	t.user, _, _ = access.Credentials(r.Header)
 	defer s.endOpening(t)
 	o := s.opaque(t, identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})

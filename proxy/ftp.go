@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"robotsproxy/proxy/answer"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/upstream/ftp"
 	"robotsproxy/robots"
 )
@@ -26,5 +26,5 @@ func (s *Server) serveFTP(w http.ResponseWriter, r *http.Request, target robots.
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, err.Error()))
 		return
 	}
-	s.forwarder.Forward(w, r, gate.FTP, target, user)
+	s.forwarder.Forward(w, r, decision.FTP, target, user)
 }

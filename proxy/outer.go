@@ -5,8 +5,8 @@ import (
 
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/forward"
-	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/home"
 	"robotsproxy/robots"
 )
@@ -38,7 +38,7 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 		case target.Origin.Scheme == "ftp":
 			s.serveFTP(w, r, target, user)
 		default:
-			s.forwarder.Forward(w, r, gate.HTTP, target, user)
+			s.forwarder.Forward(w, r, decision.HTTP, target, user)
 		}
 	default:
 		s.home.ServeHTTP(w, r)

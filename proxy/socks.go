@@ -8,7 +8,7 @@ import (
 
 	"robotsproxy/internal/hostname"
 	"robotsproxy/proxy/answer"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/socks"
 )
 
@@ -24,7 +24,7 @@ import (
 // A client's user is its name by RFC 1929. If there is a file of users, every client must
 // be one of them; else any is believed.
 func (s *Server) ServeSOCKS(l net.Listener) error {
-	return s.acceptTunnels(l, gate.SOCKS, s.serveSOCKS)
+	return s.acceptTunnels(l, decision.SOCKS, s.serveSOCKS)
 }
 
 func (s *Server) serveSOCKS(t *tunnel) {

@@ -15,8 +15,8 @@ import (
 
 	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/flow"
-	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
@@ -47,7 +47,7 @@ import (
 // A connection to the address of l itself is closed, since it would lead here again, and so
 // is one that the proxy has opened itself.
 func (s *Server) ServeTransparent(l net.Listener) error {
-	return s.acceptTunnels(l, gate.Transparent, func(t *tunnel) {
+	return s.acceptTunnels(l, decision.Transparent, func(t *tunnel) {
 		t.listening = l.Addr()
 		s.serveTransparent(t)
 	})

@@ -14,8 +14,8 @@ import (
 	"robotsproxy/internal/loopback"
 	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy/conns"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/distrust"
-	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
@@ -26,7 +26,7 @@ import (
 type tunnel struct {
 	sniff.Conn
 	hijacked  net.Conn      // the connection as it was accepted, without any layer
-	door      gate.Door     // by which it came: Connect, SOCKS or Transparent
+	door      decision.Door // by which it came: Connect, SOCKS or Transparent
 	origin    robots.Origin // where it leads; its scheme is that of what is spoken inside
 	user      string        // who opened it, as the client says by Proxy-Authorization or SOCKS
 	handshake distrust.Handshake
@@ -89,7 +89,7 @@ func (s *Server) noteTunnelState(conn net.Conn, state http.ConnState) {
 
 // acceptTunnels calls serve for each connection from l, in a goroutine of its own, until
 // Shutdown is called. It closes l. It returns nil after Shutdown, else the error that ended it.
-func (s *Server) acceptTunnels(l net.Listener, door gate.Door, serve func(*tunnel)) error {
+func (s *Server) acceptTunnels(l net.Listener, door decision.Door, serve func(*tunnel)) error {
 	s.serveFeeds()
 	accepting := s.clients.Listener(l)
 	defer context.AfterFunc(s.stopping, func() { accepting.Close() })()

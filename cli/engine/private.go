@@ -15,7 +15,7 @@ import (
 	"robotsproxy/cli/environment"
 	"robotsproxy/config"
 	"robotsproxy/proxy"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/seal/cover"
 	"robotsproxy/proxy/sealed"
 )
@@ -36,7 +36,7 @@ type Private struct {
 // for its clients are in a folder of their own, since they depend on the user's variables,
 // which differ from run to run. The log goes to stderr unless cfg names a file. Callers must
 // call Close.
-func OpenPrivate(ctx context.Context, cfg config.Config, watch func(gate.Decision), stderr io.Writer) (_ *Private, err error) {
+func OpenPrivate(ctx context.Context, cfg config.Config, watch func(decision.Decision), stderr io.Writer) (_ *Private, err error) {
 	ca, err := openRunCA(cfg)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (p *Private) writeTrust(cfg config.Config, ca *certs.CA) error {
 	return nil
 }
 
-func (p *Private) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options), watch func(gate.Decision)) error {
+func (p *Private) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options), watch func(decision.Decision)) error {
 	if p.network == nil && cfg.Clients.Connections == nil {
 		p.engine.log.Warn().Msg("this system does not tell which user a connection belongs to: other users of this machine may use the proxy")
 	}

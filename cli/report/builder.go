@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/robots/store/counts"
 )
 
@@ -92,10 +92,10 @@ func (b *Builder) Add(row counts.Row) error {
 	entry(b.identities, row.Identity).add(&row)
 	entry(b.origins, row.Origin).add(&row)
 	b.addRefusal(&row)
-	switch gate.Reason(row.Reason) {
-	case gate.Unreachable:
+	switch decision.Reason(row.Reason) {
+	case decision.Unreachable:
 		b.addUnreachable(&row)
-	case gate.Overridden:
+	case decision.Overridden:
 		o := Override{Origin: row.Origin, Verdict: row.Verdict, Reason: row.OverrideReason}
 		named(b.overrides, o).Requests += row.Requests
 	}
@@ -122,7 +122,7 @@ func (b *Builder) addRefusal(row *counts.Row) {
 	} else {
 		r.Refused += row.Requests
 	}
-	if name.Reason != string(gate.ByPreference) {
+	if name.Reason != string(decision.ByPreference) {
 		return
 	}
 	p := named(b.preferences, Preference{Origin: row.Origin, Preference: row.Preference})
@@ -139,8 +139,8 @@ func refusalOf(row *counts.Row) Refusal {
 	switch {
 	case row.Outcome == counts.Late:
 		r.Reason = ForPace
-	case row.Verdict == string(gate.Allowed), r.Reason == string(gate.ByPreference): // the former by preferences.mode report
-		r.Reason, r.Preference = string(gate.ByPreference), row.Preference
+	case row.Verdict == string(decision.Allowed), r.Reason == string(decision.ByPreference): // the former by preferences.mode report
+		r.Reason, r.Preference = string(decision.ByPreference), row.Preference
 	default:
 		r.Rule = row.Rule
 	}

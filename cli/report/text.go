@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 // maxTextLines is how many lines of each list the text has, so that it stays a page.
@@ -190,10 +190,10 @@ func (f *Refusal) why() string {
 	switch {
 	case f.Reason == ForPace:
 		return "its turn would have come too late"
-	case f.Reason == string(gate.Overridden) && f.Rule != "":
+	case f.Reason == string(decision.Overridden) && f.Rule != "":
 		return f.Rule + " (of an override)"
 	}
-	return cmp.Or(f.Rule, f.Preference, gate.Reason(f.Reason).Phrase())
+	return cmp.Or(f.Rule, f.Preference, decision.Reason(f.Reason).Phrase())
 }
 
 func (r *Report) unreachableSection() section {

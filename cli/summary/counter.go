@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 // Bounds of the memory for causes: a crawl may meet any number of origins, with rules of
@@ -25,7 +25,7 @@ type Counter struct {
 }
 
 // Add counts one decision.
-func (c *Counter) Add(d gate.Decision) {
+func (c *Counter) Add(d decision.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &c.totals
@@ -34,10 +34,10 @@ func (c *Counter) Add(d gate.Decision) {
 		t.Paced++
 		t.PacedMS += d.PacedMS
 	}
-	if d.Judgment == gate.Allowed && !d.Refused && d.Error != "" {
+	if d.Judgment == decision.Allowed && !d.Refused && d.Error != "" {
 		t.BrokenOff++
 	}
-	if d.Judgment == gate.Allowed && !d.Refused && !d.WouldRefuse {
+	if d.Judgment == decision.Allowed && !d.Refused && !d.WouldRefuse {
 		return
 	}
 	why := aboutOf(d)
@@ -47,7 +47,7 @@ func (c *Counter) Add(d gate.Decision) {
 	}
 	*of++
 	switch why.Reason {
-	case gate.ByPreference:
+	case decision.ByPreference:
 		*byPreference++
 	case Late:
 		t.RefusedLate++
@@ -69,17 +69,17 @@ func (c *Counter) addCause(why about) {
 
 // aboutOf returns what refuses the request, or would. The reason and rule of an allowed one
 // say why it is allowed, so they are not the cause.
-func aboutOf(d gate.Decision) about {
+func aboutOf(d decision.Decision) about {
 	why := about{Origin: d.Origin, Refused: d.Refused, Reason: d.Reason, Rule: d.Rule, Line: d.Line}
 	switch {
-	case d.Judgment != gate.Allowed:
-		if d.Reason == gate.ByPreference && d.Rule == "" {
+	case d.Judgment != decision.Allowed:
+		if d.Reason == decision.ByPreference && d.Rule == "" {
 			why.Rule = d.Preference
 		}
 	case d.Refused:
 		why.Reason, why.Rule, why.Line = Late, "", 0
 	default:
-		why.Reason, why.Rule, why.Line = gate.ByPreference, d.Preference, d.PreferenceLine
+		why.Reason, why.Rule, why.Line = decision.ByPreference, d.Preference, d.PreferenceLine
 	}
 	why.Rule, why.Why = printable.Cut(why.Rule, maxText), printable.Cut(d.Why(), maxText)
 	return why

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/sealed"
 )
 
@@ -74,17 +74,17 @@ type Cause struct {
 
 // about tells causes apart. Its texts are at most maxText octets long.
 type about struct {
-	Origin  string      `json:"origin"`
-	Refused bool        `json:"refused"`
-	Reason  gate.Reason `json:"reason"`
-	Rule    string      `json:"rule,omitempty"` // or the preference; "" if neither is the cause
-	Line    int         `json:"line,omitempty"` // of the rule or preference
-	Why     string      `json:"why"`            // all of it in a few words
+	Origin  string          `json:"origin"`
+	Refused bool            `json:"refused"`
+	Reason  decision.Reason `json:"reason"`
+	Rule    string          `json:"rule,omitempty"` // or the preference; "" if neither is the cause
+	Line    int             `json:"line,omitempty"` // of the rule or preference
+	Why     string          `json:"why"`            // all of it in a few words
 }
 
 // Late is the reason for refusing a request that is allowed, but whose turn would have come
 // too late. All other reasons are the gate's.
-const Late gate.Reason = "late"
+const Late decision.Reason = "late"
 
 // NoProxy says what came of the user's no_proxy.
 type NoProxy struct {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/sealed"
 )
 
@@ -23,48 +23,48 @@ const shop = "https://shop.example.com"
 func TestDecisions(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		decision gate.Decision
+		decision decision.Decision
 		want     Requests // but for Total
 		line     string   // the first of the text, after the number of requests
 		cause    string   // the line of the cause
 	}{
-		{"allowed", gate.Decision{Judgment: gate.Allowed, Reason: gate.ByRule, Rule: "Allow: /", Line: 2}, Requests{}, "0 refused", ""},
-		{"allowed and broken off", gate.Decision{Judgment: gate.Allowed, Error: "connection reset"}, Requests{BrokenOff: 1}, "0 refused, 1 broken off or not answered", ""},
-		{"paced", gate.Decision{Judgment: gate.Allowed, PacedMS: 61_400}, Requests{Paced: 1, PacedMS: 61_400}, "0 refused, 1 paced (1m1s in all)", ""},
-		{"paced for an instant", gate.Decision{Judgment: gate.Allowed, PacedMS: 3}, Requests{Paced: 1, PacedMS: 3}, "0 refused", ""},
+		{"allowed", decision.Decision{Judgment: decision.Allowed, Reason: decision.ByRule, Rule: "Allow: /", Line: 2}, Requests{}, "0 refused", ""},
+		{"allowed and broken off", decision.Decision{Judgment: decision.Allowed, Error: "connection reset"}, Requests{BrokenOff: 1}, "0 refused, 1 broken off or not answered", ""},
+		{"paced", decision.Decision{Judgment: decision.Allowed, PacedMS: 61_400}, Requests{Paced: 1, PacedMS: 61_400}, "0 refused, 1 paced (1m1s in all)", ""},
+		{"paced for an instant", decision.Decision{Judgment: decision.Allowed, PacedMS: 3}, Requests{Paced: 1, PacedMS: 3}, "0 refused", ""},
 		{
-			"refused by a rule", gate.Decision{Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: "Disallow: /a", Line: 3, Refused: true},
-			Requests{Refused: 1, Causes: []Cause{{about{shop, true, gate.ByRule, "Disallow: /a", 3, "Disallow: /a (line 3)"}, 1}}},
+			"refused by a rule", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: "Disallow: /a", Line: 3, Refused: true},
+			Requests{Refused: 1, Causes: []Cause{{about{shop, true, decision.ByRule, "Disallow: /a", 3, "Disallow: /a (line 3)"}, 1}}},
 			"1 refused", "1 refused  " + shop + "  Disallow: /a (line 3)",
 		},
 		{
-			"refused and broken off", gate.Decision{Judgment: gate.Disallowed, Reason: gate.Unreachable, Cause: "timeout", Refused: true, Error: "the client has left"},
-			Requests{Refused: 1, Causes: []Cause{{about{shop, true, gate.Unreachable, "", 0, "its robots.txt cannot be had (timeout)"}, 1}}},
+			"refused and broken off", decision.Decision{Judgment: decision.Disallowed, Reason: decision.Unreachable, Cause: "timeout", Refused: true, Error: "the client has left"},
+			Requests{Refused: 1, Causes: []Cause{{about{shop, true, decision.Unreachable, "", 0, "its robots.txt cannot be had (timeout)"}, 1}}},
 			"1 refused", "1 refused  " + shop + "  its robots.txt cannot be had (timeout)",
 		},
 		{
-			"its turn too late", gate.Decision{Judgment: gate.Allowed, Reason: gate.ByRule, Rule: "Allow: /a", Line: 3, Refused: true, Error: "late"},
+			"its turn too late", decision.Decision{Judgment: decision.Allowed, Reason: decision.ByRule, Rule: "Allow: /a", Line: 3, Refused: true, Error: "late"},
 			Requests{Refused: 1, RefusedLate: 1, Causes: []Cause{{about{shop, true, Late, "", 0, "its turn would have come after pace.max_wait"}, 1}}},
 			"1 refused", "1 refused  " + shop + "  its turn would have come after pace.max_wait",
 		},
 		{
-			"mode report", gate.Decision{Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: "Disallow: /a", Line: 3},
-			Requests{WouldRefuse: 1, Causes: []Cause{{about{shop, false, gate.ByRule, "Disallow: /a", 3, "Disallow: /a (line 3)"}, 1}}},
+			"mode report", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: "Disallow: /a", Line: 3},
+			Requests{WouldRefuse: 1, Causes: []Cause{{about{shop, false, decision.ByRule, "Disallow: /a", 3, "Disallow: /a (line 3)"}, 1}}},
 			"0 refused, 1 let through that robots.txt disallows (mode report)", "1 reported  " + shop + "  Disallow: /a (line 3)",
 		},
 		{
-			"refused by a preference", gate.Decision{Judgment: gate.Disallowed, Reason: gate.ByPreference, Rule: "content-signal: ai-train=no", Line: 4, Preference: "content-signal: ai-train=no", PreferenceLine: 4, Refused: true},
-			Requests{Refused: 1, RefusedByPreference: 1, Causes: []Cause{{about{shop, true, gate.ByPreference, "content-signal: ai-train=no", 4, "content-signal: ai-train=no (line 4)"}, 1}}},
+			"refused by a preference", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByPreference, Rule: "content-signal: ai-train=no", Line: 4, Preference: "content-signal: ai-train=no", PreferenceLine: 4, Refused: true},
+			Requests{Refused: 1, RefusedByPreference: 1, Causes: []Cause{{about{shop, true, decision.ByPreference, "content-signal: ai-train=no", 4, "content-signal: ai-train=no (line 4)"}, 1}}},
 			"1 refused", "1 refused  " + shop + "  content-signal: ai-train=no (line 4)",
 		},
 		{
-			"refused by a response", gate.Decision{Judgment: gate.Disallowed, Reason: gate.ByPreference, Preference: "x-robots-tag: noai", Refused: true},
-			Requests{Refused: 1, RefusedByPreference: 1, Causes: []Cause{{about{shop, true, gate.ByPreference, "x-robots-tag: noai", 0, "x-robots-tag: noai"}, 1}}},
+			"refused by a response", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByPreference, Preference: "x-robots-tag: noai", Refused: true},
+			Requests{Refused: 1, RefusedByPreference: 1, Causes: []Cause{{about{shop, true, decision.ByPreference, "x-robots-tag: noai", 0, "x-robots-tag: noai"}, 1}}},
 			"1 refused", "1 refused  " + shop + "  x-robots-tag: noai",
 		},
 		{
-			"preferences.mode report", gate.Decision{Judgment: gate.Allowed, Reason: gate.ByRule, Rule: "Allow: /", Line: 2, Preference: "content-usage: train-ai=n", PreferenceLine: 5, WouldRefuse: true, Error: "connection reset"},
-			Requests{WouldRefuse: 1, WouldRefuseByPreference: 1, BrokenOff: 1, Causes: []Cause{{about{shop, false, gate.ByPreference, "content-usage: train-ai=n", 5, "content-usage: train-ai=n (line 5)"}, 1}}},
+			"preferences.mode report", decision.Decision{Judgment: decision.Allowed, Reason: decision.ByRule, Rule: "Allow: /", Line: 2, Preference: "content-usage: train-ai=n", PreferenceLine: 5, WouldRefuse: true, Error: "connection reset"},
+			Requests{WouldRefuse: 1, WouldRefuseByPreference: 1, BrokenOff: 1, Causes: []Cause{{about{shop, false, decision.ByPreference, "content-usage: train-ai=n", 5, "content-usage: train-ai=n (line 5)"}, 1}}},
 			"0 refused, 1 let through whose use the site refuses (mode report), 1 broken off or not answered", "1 reported  " + shop + "  content-usage: train-ai=n (line 5)",
 		},
 	} {
@@ -108,7 +108,7 @@ func TestCausesAreBounded(t *testing.T) {
 		all.Go(func() {
 			for i := w; i < maxCauses+more; i += writers {
 				rule := fmt.Sprintf("Disallow: /%d%s", i, strings.Repeat("é", maxText))
-				c.Add(gate.Decision{Origin: shop, Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: rule, Line: i, Refused: true})
+				c.Add(decision.Decision{Origin: shop, Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: rule, Line: i, Refused: true})
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestHostileTextsInTheFile(t *testing.T) {
 	}
 	for _, rule := range []string{"\"}],\n\"requests\": 0, \"x", "\x1b[2J\u202e\u2028\\", "</script><!--", "\xff\xfe\xc3", string(random)} {
 		var c Counter
-		c.Add(gate.Decision{Origin: rule, Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: rule, Line: 1, Refused: true})
+		c.Add(decision.Decision{Origin: rule, Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: rule, Line: 1, Refused: true})
 		s := New(time.Now())
 		s.Requests = c.Requests()
 		s.Distrusted, s.NoProxy.Hosts = []string{rule}, []string{rule}

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/proxy/admin"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -37,7 +38,7 @@ func BenchmarkDecision(b *testing.B) {
 		admin, watching bool
 	}{{"alone", false, false}, {"kept", true, false}, {"watched", true, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			g, err := gate.New(gate.Settings{LogFilter: gate.LogNone}, always{rules}, nil, zerolog.Nop(), nil)
+			g, err := gate.New(gate.Settings{LogFilter: decision.LogNone}, always{rules}, nil, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"path"
 	"time"
 
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 // dashboardFiles are all files of the dashboard. Besides them it uses the API only.
@@ -40,8 +40,8 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
 	content := struct {
 		Proxy   string
-		Reasons []gate.Reason
-	}{a.proxyFor(r), gate.Reasons()}
+		Reasons []decision.Reason
+	}{a.proxyFor(r), decision.Reasons()}
 	if err := dashboardPage.Execute(&page, content); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"robotsproxy/proxy/admin/ledger"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 // A filter selects decisions. A zero field selects all of them.
 type filter struct {
 	identity string
-	verdict  gate.Judgment
+	verdict  decision.Judgment
 	host     string // a part of host:port
 }
 
@@ -21,16 +21,16 @@ type filter struct {
 // request and reports false.
 func filterOf(w http.ResponseWriter, r *http.Request) (filter, bool) {
 	query := r.URL.Query()
-	f := filter{query.Get("identity"), gate.Judgment(query.Get("verdict")), strings.ToLower(query.Get("host"))}
+	f := filter{query.Get("identity"), decision.Judgment(query.Get("verdict")), strings.ToLower(query.Get("host"))}
 	switch f.verdict {
-	case "", gate.Allowed, gate.Disallowed:
+	case "", decision.Allowed, decision.Disallowed:
 		return f, true
 	}
-	writeProblem(w, http.StatusBadRequest, "verdict: write "+string(gate.Allowed)+" or "+string(gate.Disallowed))
+	writeProblem(w, http.StatusBadRequest, "verdict: write "+string(decision.Allowed)+" or "+string(decision.Disallowed))
 	return f, false
 }
 
-func (f *filter) matches(d *gate.Decision) bool {
+func (f *filter) matches(d *decision.Decision) bool {
 	_, host, _ := strings.Cut(d.Origin, "://")
 	return (f.identity == "" || f.identity == d.Identity) &&
 		(f.verdict == "" || f.verdict == d.Judgment) &&
@@ -48,13 +48,13 @@ func (a *Admin) decisions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	newest := a.ledger.Newest()
-	buf := make([]gate.Decision, ledger.Size)
+	buf := make([]decision.Decision, ledger.Size)
 	n, _ := a.ledger.After(newest-min(newest, ledger.Size), buf)
-	found := slices.DeleteFunc(buf[:n], func(d gate.Decision) bool { return !f.matches(&d) })
+	found := slices.DeleteFunc(buf[:n], func(d decision.Decision) bool { return !f.matches(&d) })
 	slices.Reverse(found)
 	writeJSON(w, http.StatusOK, "application/json", struct {
-		Decisions []gate.Decision `json:"decisions"`
-		LastID    string          `json:"last_id"`
+		Decisions []decision.Decision `json:"decisions"`
+		LastID    string              `json:"last_id"`
 	}{found[:min(len(found), limit)], a.eventID(newest)})
 }
 

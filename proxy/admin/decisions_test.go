@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/proxy/admin/ledger"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 )
 
@@ -30,7 +31,7 @@ func newAdmin(t *testing.T) *Admin {
 // enter records n decisions, on https://HOST/0, https://HOST/1 and so on.
 func (a *Admin) enter(host string, n int) {
 	for i := range n {
-		a.ledger.Enter(gate.Decision{Time: time.Now(), Origin: "https://" + host, URL: fmt.Sprintf("https://%s/%d", host, i), Judgment: gate.Allowed})
+		a.ledger.Enter(decision.Decision{Time: time.Now(), Origin: "https://" + host, URL: fmt.Sprintf("https://%s/%d", host, i), Judgment: decision.Allowed})
 	}
 }
 
@@ -46,7 +47,7 @@ func (a *Admin) get(t *testing.T, path string, to any) {
 }
 
 type decisionList struct {
-	Decisions []gate.Decision
+	Decisions []decision.Decision
 	LastID    string `json:"last_id"`
 }
 
@@ -71,7 +72,7 @@ func TestMinutesOfTheLastHour(t *testing.T) {
 		start := time.Now().Truncate(time.Minute)
 		for i := range 90 { // one more in each minute
 			for j := range i {
-				a.ledger.Enter(gate.Decision{Time: time.Now(), Refused: j == 0, WaitMS: float64(99 + j)})
+				a.ledger.Enter(decision.Decision{Time: time.Now(), Refused: j == 0, WaitMS: float64(99 + j)})
 			}
 			time.Sleep(time.Minute)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 const (
@@ -68,7 +68,7 @@ type eventStream struct {
 
 	at    uint64 // the number of the last decision that was taken from the ledger
 	wrote time.Time
-	buf   [64]gate.Decision
+	buf   [64]decision.Decision
 	text  bytes.Buffer
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 )
 
@@ -46,7 +47,7 @@ func Refusal(v *gate.Verdict, now time.Time) Answer {
 		Verdict: v,
 		Header:  http.Header{},
 	}
-	if v.Reason != gate.Overridden && v.Reason != gate.ByPreference {
+	if v.Reason != decision.Overridden && v.Reason != decision.ByPreference {
 		a.Details = "robots.txt: " + a.Details
 	}
 	if at := v.RetryAt(); !at.IsZero() {

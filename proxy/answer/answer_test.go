@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 )
 
@@ -51,7 +52,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add("http://example.com/\"><script>alert(1)</script>", "Disallow: /\"\\\r\nX-Evil: 1")
 	f.Add("http://example.com/\x00\xff\u2028", "Allow: /ä<b>&amp;")
 	f.Fuzz(func(t *testing.T, url, rule string) {
-		v := gate.Verdict{URL: url, Agent: "Bot<x>", Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: rule, Line: 7, RobotsURL: url}
+		v := gate.Verdict{URL: url, Agent: "Bot<x>", Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: rule, Line: 7, RobotsURL: url}
 		a := Refusal(&v, time.Now())
 		if field := proxyStatus("robotsproxy", a.Kind, a.Details); !statusField.MatchString(field) {
 			t.Errorf("Proxy-Status: %q", field)
@@ -72,12 +73,12 @@ func FuzzAnswer(f *testing.F) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Now()
 	for wait, want := range map[time.Duration]string{0: "1", -time.Hour: "1", 500 * time.Millisecond: "1", 30 * time.Second: "30", 30*time.Second + 1: "31"} {
-		a := Refusal(&gate.Verdict{Reason: gate.Unreachable, NextTry: now.Add(wait)}, now)
+		a := Refusal(&gate.Verdict{Reason: decision.Unreachable, NextTry: now.Add(wait)}, now)
 		if got := a.Header.Get("Retry-After"); got != want {
 			t.Errorf("%s: %s, want %s", wait, got, want)
 		}
 	}
-	if got := Refusal(&gate.Verdict{Reason: gate.ByRule, NextTry: now.Add(time.Hour)}, now).Header.Get("Retry-After"); got != "" {
+	if got := Refusal(&gate.Verdict{Reason: decision.ByRule, NextTry: now.Add(time.Hour)}, now).Header.Get("Retry-After"); got != "" {
 		t.Errorf("a rule's refusal has Retry-After %s", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"robotsproxy/internal/outage"
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/robots/store/counts"
 )
 
@@ -103,7 +103,7 @@ func (c *Counter) Close() {
 }
 
 // Add counts a decision. Every request waits for it, so it does no more than that.
-func (c *Counter) Add(d gate.Decision) {
+func (c *Counter) Add(d decision.Decision) {
 	day := counts.DayOf(d.Time)
 	what := decisionOf(&d)
 	n := counts.Count{Requests: 1}
@@ -175,7 +175,7 @@ func (c *Counter) take() {
 }
 
 // decisionOf returns what is counted of a decision.
-func decisionOf(d *gate.Decision) counts.Decision {
+func decisionOf(d *decision.Decision) counts.Decision {
 	return counts.Decision{
 		Identity:       d.Identity,
 		Origin:         text(d.Origin),
@@ -193,13 +193,13 @@ func decisionOf(d *gate.Decision) counts.Decision {
 func text(s string) string { return printable.Cut(strings.ToValidUTF8(s, "\uFFFD"), maxText) }
 
 // outcomeOf returns what became of a request.
-func outcomeOf(d *gate.Decision) counts.Outcome {
+func outcomeOf(d *decision.Decision) counts.Outcome {
 	switch {
-	case d.Refused && (d.Judgment == gate.Allowed || d.Status == http.StatusTooManyRequests): // the latter in mode report
+	case d.Refused && (d.Judgment == decision.Allowed || d.Status == http.StatusTooManyRequests): // the latter in mode report
 		return counts.Late
 	case d.Refused:
 		return counts.Refused
-	case d.Judgment != gate.Allowed || d.WouldRefuse:
+	case d.Judgment != decision.Allowed || d.WouldRefuse:
 		return counts.WouldRefuse
 	}
 	return counts.Passed

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"robotsproxy/proxy/counter"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/robots/store/counts"
 	"robotsproxy/robots/store/storetest"
 )
@@ -80,8 +80,8 @@ func requests(t *testing.T, s counts.Store) (n int64) {
 	return n
 }
 
-func decision(origin string) gate.Decision {
-	return gate.Decision{Time: time.Now(), Identity: "default", Origin: origin, Judgment: gate.Allowed, Reason: gate.NoRule, Status: 200}
+func decided(origin string) decision.Decision {
+	return decision.Decision{Time: time.Now(), Identity: "default", Origin: origin, Judgment: decision.Allowed, Reason: decision.NoRule, Status: 200}
 }
 
 func TestCountsAreWrittenWithinSeconds(t *testing.T) {
@@ -98,7 +98,7 @@ func TestCountsAreWrittenWithinSeconds(t *testing.T) {
 			t.Errorf("%d batches without a request", n)
 		}
 		for range 10 {
-			c.Add(decision("https://a.example"))
+			c.Add(decided("https://a.example"))
 		}
 		if n := requests(t, s); n != 0 {
 			t.Errorf("%d requests are written at once", n)
@@ -121,7 +121,7 @@ func TestAllIsWrittenAtTheEnd(t *testing.T) {
 	for i := range 8 {
 		clients.Go(func() {
 			for range 1000 {
-				c.Add(decision(fmt.Sprintf("https://%d.example", i%3)))
+				c.Add(decided(fmt.Sprintf("https://%d.example", i%3)))
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestStoreThatIsAway(t *testing.T) {
 		c := counter.New(s, time.Now, zerolog.New(&log))
 		add := func() {
 			for range 600 {
-				c.Add(decision("https://a.example"))
+				c.Add(decided("https://a.example"))
 				time.Sleep(time.Second)
 			}
 		}
@@ -182,7 +182,7 @@ func TestTooManyDifferentDecisions(t *testing.T) {
 		for range 3 { // days
 			synctest.Wait()
 			for i := range each {
-				c.Add(decision(fmt.Sprintf("https://%d.example", i)))
+				c.Add(decided(fmt.Sprintf("https://%d.example", i)))
 			}
 			time.Sleep(24 * time.Hour)
 		}
@@ -213,22 +213,22 @@ func TestTooManyDifferentDecisions(t *testing.T) {
 
 func TestOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*gate.Decision)
+		change func(*decision.Decision)
 		want   counts.Outcome
 	}{
-		"passed":                    {func(*gate.Decision) {}, counts.Passed},
-		"the origin's own 429":      {func(d *gate.Decision) { d.Status = 429 }, counts.Passed},
-		"refused":                   {func(d *gate.Decision) { d.Judgment, d.Refused, d.Status = gate.Disallowed, true, 403 }, counts.Refused},
-		"mode report":               {func(d *gate.Decision) { d.Judgment = gate.Disallowed }, counts.WouldRefuse},
-		"preferences' mode report":  {func(d *gate.Decision) { d.WouldRefuse = true }, counts.WouldRefuse},
-		"too late":                  {func(d *gate.Decision) { d.Refused, d.Status = true, 429 }, counts.Late},
-		"too late, the client left": {func(d *gate.Decision) { d.Refused, d.Status = true, 0 }, counts.Late},
-		"too late in mode report":   {func(d *gate.Decision) { d.Judgment, d.Refused, d.Status = gate.Disallowed, true, 429 }, counts.Late},
+		"passed":                    {func(*decision.Decision) {}, counts.Passed},
+		"the origin's own 429":      {func(d *decision.Decision) { d.Status = 429 }, counts.Passed},
+		"refused":                   {func(d *decision.Decision) { d.Judgment, d.Refused, d.Status = decision.Disallowed, true, 403 }, counts.Refused},
+		"mode report":               {func(d *decision.Decision) { d.Judgment = decision.Disallowed }, counts.WouldRefuse},
+		"preferences' mode report":  {func(d *decision.Decision) { d.WouldRefuse = true }, counts.WouldRefuse},
+		"too late":                  {func(d *decision.Decision) { d.Refused, d.Status = true, 429 }, counts.Late},
+		"too late, the client left": {func(d *decision.Decision) { d.Refused, d.Status = true, 0 }, counts.Late},
+		"too late in mode report":   {func(d *decision.Decision) { d.Judgment, d.Refused, d.Status = decision.Disallowed, true, 429 }, counts.Late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &flaky{}
 			counter := counter.New(s, time.Now, zerolog.Nop())
-			d := decision("https://a.example")
+			d := decided("https://a.example")
 			d.Rule, d.PacedMS = strings.Repeat("é", 200), 1500
 			c.change(&d)
 			counter.Add(d)
@@ -251,10 +251,10 @@ func TestOutcomes(t *testing.T) {
 func BenchmarkAdd(b *testing.B) {
 	c := counter.New(&counts.Memory{}, time.Now, zerolog.Nop())
 	defer c.Close()
-	var ds []gate.Decision
+	var ds []decision.Decision
 	for i := range 200 {
-		d := decision(fmt.Sprintf("https://%d.example", i))
-		d.Reason, d.Rule = gate.ByRule, "Disallow: /private/letters"
+		d := decided(fmt.Sprintf("https://%d.example", i))
+		d.Reason, d.Rule = decision.ByRule, "Disallow: /private/letters"
 		ds = append(ds, d)
 	}
 	b.Run("alone", func(b *testing.B) {

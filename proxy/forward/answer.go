@@ -9,6 +9,7 @@ import (
 
 	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/message"
 )
@@ -76,7 +77,7 @@ func (f *Forwarder) Refusal(ctx context.Context, a *gate.Admission) (answer.Answ
 	if a.Late() != nil {
 		return answer.TooLate(a), nil
 	}
-	if a.Reason == gate.Unreachable {
+	if a.Reason == decision.Unreachable {
 		if err := f.transport.CheckOrigin(ctx, a.Target.Origin); err != nil {
 			return f.UpstreamFailed(err), err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/answer"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/message"
@@ -31,7 +32,7 @@ type exchange struct {
 	upstream  io.Closer // the body of the origin's response; nil until it is there
 	asking    bool      // a request with a body is being sent; guarded by watchdog.Sync
 	told      bool      // the answer says that the request stood still
-	door      gate.Door
+	door      decision.Door
 }
 
 type exchangeKey struct{}
@@ -40,7 +41,7 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 
 // Forward takes a request for a target to the gate and, if it may pass, to its origin.
 // Every door ends here, and says which it is. user is whom the client says it is; "" if it does not say.
-func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, door gate.Door, target robots.Target, user string) {
+func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, door decision.Door, target robots.Target, user string) {
 	x := &exchange{forwarder: f, door: door, target: target, user: user}
 	x.watchdog.Limit, x.watchdog.Target = f.StallTimeout(), x
 	x.client = message.Writer{ResponseWriter: w, Watchdog: &x.watchdog, Hijacked: f.opts.Hijacked, Head: r.Method == http.MethodHead}

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
+	"robotsproxy/robots/preference"
 )
 
 // Admission is a judged request, until its end. Its verdict may refuse the request. Callers
@@ -25,12 +27,12 @@ type Admission struct {
 	settings *Settings // by which it was judged
 	client   netip.Addr
 	method   string
-	door     Door
+	door     decision.Door
 	asked    time.Time
 	waited   time.Duration
 	queued   time.Duration // of it, for its turn
 	signed   string        // the ID of the key that has signed it; "": none
-	edge     Edge          // what the origin has done
+	edge     decision.Edge // what the origin has done
 	price    string        // that it names, if edge is Priced
 	late     *pace.Late    // not nil if its turn would come too late
 	permit   pace.Permit
@@ -91,11 +93,11 @@ func (a *Admission) Sign(header http.Header) {
 	signature, err := a.Bot.Sign(header, a.method, a.Target, cdn)
 	switch {
 	case err != nil: // it is the client's doing, so it must not fill the log
-		a.gate.recorder.log.Debug().Err(err).Stringer("client", a.client).Str("identity", a.Identity).
-			Str("url", printable.Cut(a.URL, maxText)).Msg("the request is sent without the identity's signature")
+		a.gate.log.Debug().Err(err).Stringer("client", a.client).Str("identity", a.Identity).
+			Str("url", printable.Cut(a.URL, decision.MaxText)).Msg("the request is sent without the identity's signature")
 	case signature != identity.Signature{}:
 		a.signed = signature.KeyID
-		a.gate.recorder.signed.WithLabelValues(signature.Form.String()).Inc()
+		a.gate.recorder.Signed(signature.Form)
 	}
 }
 
@@ -123,12 +125,66 @@ func (a *Admission) Answered(status int, header http.Header) {
 // this nor Answered may be called if that was the client's doing, or this proxy's.
 func (a *Admission) Unanswered() { a.permit.Failed() }
 
+// NoteEdge notes, for the log and the metrics, whether the origin turns away with this response
+// what its robots.txt allows. Where nobody asked for the robots.txt, it notes nothing.
+func (a *Admission) NoteEdge(status int, header http.Header) {
+	if a.Judgment != decision.Allowed || a.Reason == decision.Overridden || a.Reason == decision.Exempt {
+		return
+	}
+	a.edge, a.price = decision.EdgeOf(status, header)
+	if a.edge != "" {
+		a.gate.recorder.Turned(a.Identity, a.edge)
+	}
+}
+
+// shortKeyID is how many characters of a key's ID tell an operator which of a few keys it is.
+const shortKeyID = 8
+
 // Done ends the admission, and counts and logs the request. status and bytes are those of the
 // response as the client got it. failure says why the origin gave no response, or only a
 // part of it.
 func (a *Admission) Done(status int, bytes int64, failure error) {
 	a.permit.Release()
-	a.gate.recorder.record(a, status, bytes, failure)
+	if a.WouldRefuse {
+		a.gate.recorder.Spared(a.Identity, a.preferred)
+	}
+	now := a.gate.now()
+	d := decision.Decision{
+		Time:         now,
+		Client:       a.client,
+		Door:         a.door.String(),
+		Identity:     a.Identity,
+		Agent:        a.Agent,
+		Method:       a.method,
+		URL:          a.URL,
+		Origin:       a.Origin,
+		Judgment:     a.Judgment,
+		Reason:       a.Reason,
+		Refused:      !a.Admits(),
+		Rule:         a.Rule,
+		Line:         a.Line,
+		RobotsSHA256: a.RobotsSHA256,
+		Status:       status,
+		Bytes:        bytes,
+		WaitMS:       decision.Milliseconds(a.waited),
+		PacedMS:      a.queued.Milliseconds(),
+	}
+	d.Preference, d.PreferenceLine, d.WouldRefuse = a.Preference, a.PreferenceLine, a.WouldRefuse
+	d.Edge, d.Price = a.edge, a.price
+	d.OverrideReason, d.OverrideBy = a.OverrideReason, a.OverrideBy
+	if a.signed != "" {
+		d.Signed = a.signed[:shortKeyID]
+	}
+	if a.Reason == decision.Unreachable || a.preferred == preference.TDMRep && a.PreferenceLine == 0 {
+		d.Cause = a.Cause
+	}
+	if failure == nil && a.late != nil {
+		failure = a.late
+	}
+	if failure != nil {
+		d.Error = failure.Error()
+	}
+	a.gate.recorder.Record(&d, now.Sub(a.asked), a.settings.LogFilter)
 }
 
 // Discard ends the admission without counting or logging the request.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
@@ -149,13 +150,13 @@ func TestTurnsGoByTheGroup(t *testing.T) {
 func TestLateAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		g := newPacedGate(t, gate.Settings{LogFilter: gate.LogRefused}, rules(site), zerolog.New(&log), func(o *pace.Options) { o.MaxWait = time.Second })
-		var seen []gate.Decision
-		defer g.Watch(func(d gate.Decision) { seen = append(seen, d) })()
+		g := newPacedGate(t, gate.Settings{LogFilter: decision.LogRefused}, rules(site), zerolog.New(&log), func(o *pace.Options) { o.MaxWait = time.Second })
+		var seen []decision.Decision
+		defer g.Watch(func(d decision.Decision) { seen = append(seen, d) })()
 		waits(t, g, "https://example.com/", "https://example.com/a")
 		p, err := admit(context.Background(), g, ask(t, "https://example.com/b", "ExampleBot/1.0"))
 		late := p.Late()
-		if err != nil || p.Admits() || p.Judgment != gate.Allowed || late == nil || late.Wait != 2500*time.Millisecond {
+		if err != nil || p.Admits() || p.Judgment != decision.Allowed || late == nil || late.Wait != 2500*time.Millisecond {
 			t.Errorf("%v, admits %v, %s, %v", err, p.Admits(), p.Judgment, late)
 		}
 		p.Done(429, 0, nil)
@@ -269,7 +270,7 @@ func BenchmarkUnpaced(b *testing.B) {
 			if name == "pace=yes" {
 				pacer = pace.New(pace.Defaults(), nil, zerolog.Nop(), nil)
 			}
-			g, err := gate.New(gate.Settings{LogFilter: gate.LogNone}, k, pacer, zerolog.Nop(), nil)
+			g, err := gate.New(gate.Settings{LogFilter: decision.LogNone}, k, pacer, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -308,7 +309,7 @@ func TestWhatCountsAsFailure(t *testing.T) {
 		"a client that left": {func(*gate.Admission) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newPacedGate(t, gate.Settings{LogFilter: gate.LogNone}, rules("User-agent: *\nAllow: /\n"), zerolog.Nop(), func(o *pace.Options) { o.BackOff.After = 1 })
+			g := newPacedGate(t, gate.Settings{LogFilter: decision.LogNone}, rules("User-agent: *\nAllow: /\n"), zerolog.Nop(), func(o *pace.Options) { o.BackOff.After = 1 })
 			page := ask(t, "https://example.com/a", "Bot/1")
 			a, err := g.Admit(t.Context(), page)
 			if err != nil {

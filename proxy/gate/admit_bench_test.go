@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -41,8 +42,8 @@ func TestBotsWithoutPurposesPayNothing(t *testing.T) {
 
 // BenchmarkAdmit measures a request's way through the gate, from Admit to its log line.
 func BenchmarkAdmit(b *testing.B) {
-	for _, decisions := range []gate.LogFilter{gate.LogNone, gate.LogAll} {
-		for _, verdict := range []gate.Judgment{gate.Allowed, gate.Disallowed} {
+	for _, decisions := range []decision.LogFilter{decision.LogNone, decision.LogAll} {
+		for _, verdict := range []decision.Judgment{decision.Allowed, decision.Disallowed} {
 			b.Run("log="+string(decisions)+"/verdict="+string(verdict), func(b *testing.B) {
 				benchmarkAdmit(b, decisions, verdict)
 			})
@@ -50,10 +51,10 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-func benchmarkAdmit(b *testing.B, decisions gate.LogFilter, verdict gate.Judgment) {
-	url := map[gate.Judgment]string{
-		gate.Allowed:    "https://example.com/private/open?page=2",
-		gate.Disallowed: "https://example.com/private/letters?page=2",
+func benchmarkAdmit(b *testing.B, decisions decision.LogFilter, verdict decision.Judgment) {
+	url := map[decision.Judgment]string{
+		decision.Allowed:    "https://example.com/private/open?page=2",
+		decision.Disallowed: "https://example.com/private/letters?page=2",
 	}[verdict]
 	target, err := robots.ParseTarget(url)
 	if err != nil {

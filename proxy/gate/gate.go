@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
@@ -46,7 +47,8 @@ type Gate struct {
 	settings atomic.Pointer[Settings]
 	policies Policies
 	pacer    *pace.Pacer // nil: nothing is paced
-	recorder *recorder
+	recorder *decision.Recorder
+	log      zerolog.Logger
 	now      func() time.Time
 }
 
@@ -58,10 +60,14 @@ func New(settings Settings, policies Policies, pacer *pace.Pacer, log zerolog.Lo
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{policies: policies, pacer: pacer, recorder: newRecorder(log, metrics), now: time.Now}
+	g := &Gate{policies: policies, pacer: pacer, recorder: decision.NewRecorder(log, metrics), log: log, now: time.Now}
 	g.use(loaded)
 	return g, nil
 }
+
+// Watch calls do with every decision from now on, until stop is called; see
+// [decision.Recorder.Watch].
+func (g *Gate) Watch(do func(decision.Decision)) (stop func()) { return g.recorder.Watch(do) }
 
 // SetSettings replaces the settings for all requests that are judged from now on. It reads
 // the files that they name. After an error the old settings still hold.
@@ -74,7 +80,7 @@ func (g *Gate) SetSettings(settings Settings) error {
 }
 
 func (g *Gate) use(settings *Settings) {
-	g.recorder.expect(settings.Identities.All(), settings.Preferences.Sources)
+	g.recorder.Expect(settings.Identities.All(), settings.Preferences.Sources)
 	g.settings.Store(settings)
 }
 
@@ -92,7 +98,7 @@ type Ask struct {
 	Use preference.Use
 
 	Method string
-	Door   Door // by which the request came
+	Door   decision.Door // by which the request came
 }
 
 // UnknownIdentityError says that an ask names an identity that is not configured.
@@ -136,7 +142,7 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	v.Origin = strings.TrimSuffix(robotsURL, "/robots.txt") // both share one string in memory
 	v.RobotsURL = robotsURL
 	v.Agent, v.Identity = tokens[0], name
-	v.Judgment = Disallowed
+	v.Judgment = decision.Disallowed
 	v.mode, v.strict = id.Mode, settings.StrictPaths
 	v.at = time.Duration(now.Unix()%secondsPerDay) * time.Second
 	v.declare(settings, id, ask, tokens)
@@ -146,10 +152,10 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	}
 	switch {
 	case id.Mode == identity.Off:
-		v.Judgment, v.Reason = Allowed, Exempt
+		v.Judgment, v.Reason = decision.Allowed, decision.Exempt
 		return id, nil
 	case ask.Target.IsRobotsTxt():
-		v.Judgment, v.Reason = Allowed, RobotsTxt
+		v.Judgment, v.Reason = decision.Allowed, decision.RobotsTxt
 		return id, nil
 	}
 	by := keeper.Sender{
@@ -158,11 +164,11 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	}
 	p, err := g.policies.Policy(ctx, ask.Target.Origin, by)
 	if err != nil {
-		v.Reason, v.Cause, v.mode = Unreachable, "it was not waited for", identity.Enforce
+		v.Reason, v.Cause, v.mode = decision.Unreachable, "it was not waited for", identity.Enforce
 		return id, fmt.Errorf("asking what %s allows: %w", v.Origin, err)
 	}
 	v.apply(p, tokens, ask.Target.Path)
-	if g.TDMRep != nil && v.Judgment == Allowed && v.Preference == "" && v.heedsTDMRep() {
+	if g.TDMRep != nil && v.Judgment == decision.Allowed && v.Preference == "" && v.heedsTDMRep() {
 		err = g.heedTDMRep(ctx, ask.Target, &by, v)
 	}
 	return id, err

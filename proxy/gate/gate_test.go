@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
@@ -62,8 +63,8 @@ func TestDecide(t *testing.T) {
 		url    string
 
 		admits   bool
-		judgment gate.Judgment
-		reason   gate.Reason
+		judgment decision.Judgment
+		reason   decision.Reason
 		token    string // the verdict's agent
 		rule     string
 		line     int
@@ -125,7 +126,7 @@ func TestDecide(t *testing.T) {
 			if v.Why() == "" || v.Why() == (&gate.Verdict{}).Why() {
 				t.Errorf("it is not explained: %q", v.Why())
 			}
-			if !slices.Contains(gate.Reasons(), v.Reason) || v.Reason.Phrase() == gate.Reason("").Phrase() || v.Reason.Sentence() == gate.Reason("").Sentence() {
+			if !slices.Contains(decision.Reasons(), v.Reason) || v.Reason.Phrase() == decision.Reason("").Phrase() || v.Reason.Sentence() == decision.Reason("").Sentence() {
 				t.Errorf("the reason %s has no words: %q, %q", v.Reason, v.Reason.Phrase(), v.Reason.Sentence())
 			}
 		})
@@ -171,23 +172,9 @@ func TestWhyOfAnUnreachableFile(t *testing.T) {
 		"connection refused": "http://example.com/robots.txt cannot be had (connection refused), so everything is disallowed until it can",
 		"":                   "http://example.com/robots.txt cannot be had, so everything is disallowed until it can",
 	} {
-		v := gate.Verdict{Reason: gate.Unreachable, RobotsURL: "http://example.com/robots.txt", Cause: cause}
+		v := gate.Verdict{Reason: decision.Unreachable, RobotsURL: "http://example.com/robots.txt", Cause: cause}
 		if got := v.Why(); got != want {
 			t.Errorf("cause %q: %s", cause, got)
-		}
-	}
-}
-
-func TestWhyOfADecision(t *testing.T) {
-	for want, d := range map[string]gate.Decision{
-		"Disallow: /private/ (line 4)":                      {Judgment: gate.Disallowed, Reason: gate.ByRule, Rule: "Disallow: /private/", Line: 4, Refused: true},
-		"its turn would have come after pace.max_wait":      {Judgment: gate.Allowed, Reason: gate.ByRule, Rule: "Allow: /", Line: 2, Refused: true},
-		"its robots.txt cannot be had (connection refused)": {Judgment: gate.Disallowed, Reason: gate.Unreachable, Cause: "connection refused", Refused: true},
-		"its robots.txt cannot be had":                      {Judgment: gate.Disallowed, Reason: gate.Unreachable, Refused: true},
-		"the configuration's override":                      {Judgment: gate.Disallowed, Reason: gate.Overridden}, // in mode report
-	} {
-		if got := d.Why(); got != want {
-			t.Errorf("%+v: %s, want %s", d, got, want)
 		}
 	}
 }
@@ -196,7 +183,7 @@ func TestWhyOfADecision(t *testing.T) {
 func TestNoPolicy(t *testing.T) {
 	g := newGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: identity.Report}}}, &known{err: context.Canceled}, zerolog.Nop(), nil)
 	v, err := g.Decide(context.Background(), ask(t, "https://example.com/", "curl/8"))
-	if !errors.Is(err, context.Canceled) || v.Judgment == gate.Allowed {
+	if !errors.Is(err, context.Canceled) || v.Judgment == decision.Allowed {
 		t.Errorf("%v, %s", err, v.Judgment)
 	}
 	if a, err := g.Admit(context.Background(), ask(t, "https://example.com/", "curl/8")); !errors.Is(err, context.Canceled) || a != nil {
@@ -267,7 +254,7 @@ func TestVerdictJSONWithoutValues(t *testing.T) {
 
 // Each request gives one log line and one count, both from its verdict.
 func TestDecisionsAreRecorded(t *testing.T) {
-	for decisions, want := range map[gate.LogFilter]int{"": 3, gate.LogAll: 3, gate.LogRefused: 2, gate.LogNone: 0} {
+	for decisions, want := range map[decision.LogFilter]int{"": 3, decision.LogAll: 3, decision.LogRefused: 2, decision.LogNone: 0} {
 		var log bytes.Buffer
 		metrics := prometheus.NewRegistry()
 		g := newGate(t, gate.Settings{LogFilter: decisions}, &known{policy: rules(site)}, zerolog.New(&log), metrics)
@@ -339,7 +326,7 @@ func TestDecisionLine(t *testing.T) {
 // A watcher gets what the log gets, from Watch until stop.
 func TestWatch(t *testing.T) {
 	g := newGate(t, gate.Settings{
-		LogFilter:  gate.LogNone,
+		LogFilter:  decision.LogNone,
 		Identities: identity.Table{Entries: []identity.Entry{{Name: "tried", Match: identity.Match{Users: []string{"tried"}}, Identity: identity.Identity{Mode: identity.Report}}}},
 	}, &known{policy: rules(site)}, zerolog.Nop(), nil)
 	pass := func(a gate.Ask) {
@@ -353,9 +340,9 @@ func TestWatch(t *testing.T) {
 	reported := refused
 	reported.User = "tried"
 
-	var seen, others []gate.Decision
-	stop := g.Watch(func(d gate.Decision) { seen = append(seen, d) })
-	stopOthers := g.Watch(func(d gate.Decision) { others = append(others, d) })
+	var seen, others []decision.Decision
+	stop := g.Watch(func(d decision.Decision) { seen = append(seen, d) })
+	stopOthers := g.Watch(func(d decision.Decision) { others = append(others, d) })
 	pass(refused)
 	stopOthers()
 	pass(reported)
@@ -370,15 +357,15 @@ func TestWatch(t *testing.T) {
 		t.Errorf("times: %+v", d)
 	}
 	d.Time, d.DurationMS, d.WaitMS = time.Time{}, 0, 0
-	want := gate.Decision{
+	want := decision.Decision{
 		Client: netip.MustParseAddr("192.0.2.1"), Identity: "default", Agent: "ExampleBot", Method: "GET",
-		URL: "https://example.com/private/a", Origin: "https://example.com", Judgment: gate.Disallowed, Reason: gate.ByRule, Refused: true,
+		URL: "https://example.com/private/a", Origin: "https://example.com", Judgment: decision.Disallowed, Reason: decision.ByRule, Refused: true,
 		Rule: "Disallow: /private/", Line: 4, RobotsSHA256: "abc", Status: 403, Bytes: 321, Error: "why",
 	}
 	if d != want {
 		t.Errorf("got %+v\nwant %+v", d, want)
 	}
-	if d := seen[1]; d.Refused || d.Judgment != gate.Disallowed || d.Identity != "tried" {
+	if d := seen[1]; d.Refused || d.Judgment != decision.Disallowed || d.Identity != "tried" {
 		t.Errorf("what is only reported: %+v", d)
 	}
 }
@@ -406,18 +393,18 @@ func TestDecideAsAnIdentity(t *testing.T) {
 		url      string
 
 		admits bool
-		reason gate.Reason
+		reason decision.Reason
 		agent  string
 	}{
-		{"", nil, page, false, gate.ByRule, "Nobody"},
-		{"default", nil, page, false, gate.ByRule, "Nobody"},
-		{"named", nil, page, true, gate.NoRule, "ExampleBot"},
-		{"named", nil, private, false, gate.ByRule, "ExampleBot"},
-		{"named", []string{"Other"}, page, false, gate.ByRule, "Other"},
-		{"watched", nil, private, true, gate.ByRule, "ExampleBot"},
-		{"watched", []string{"Other"}, page, true, gate.ByRule, "Other"},
-		{"free", nil, private, true, gate.Exempt, "*"},
-		{"free", nil, elsewhere, false, gate.Overridden, "*"},
+		{"", nil, page, false, decision.ByRule, "Nobody"},
+		{"default", nil, page, false, decision.ByRule, "Nobody"},
+		{"named", nil, page, true, decision.NoRule, "ExampleBot"},
+		{"named", nil, private, false, decision.ByRule, "ExampleBot"},
+		{"named", []string{"Other"}, page, false, decision.ByRule, "Other"},
+		{"watched", nil, private, true, decision.ByRule, "ExampleBot"},
+		{"watched", []string{"Other"}, page, true, decision.ByRule, "Other"},
+		{"free", nil, private, true, decision.Exempt, "*"},
+		{"free", nil, elsewhere, false, decision.Overridden, "*"},
 	} {
 		g := newGate(t, gate.Settings{Identities: table, Overrides: []gate.Override{closed}}, &known{policy: rules(site)}, zerolog.Nop(), nil)
 		question := gate.Ask{Target: ask(t, test.url, "").Target, Identity: test.identity, Agents: test.agents}
@@ -441,15 +428,15 @@ func TestDecideAsAnIdentity(t *testing.T) {
 func TestDecisionsAreBounded(t *testing.T) {
 	long := strings.Repeat("ä", 100_000)
 	var log bytes.Buffer
-	g := newGate(t, gate.Settings{LogFilter: gate.LogAll, Identities: identity.Table{}}, &known{policy: rules("User-agent: *\nDisallow: /" + strings.Repeat("a", 16_000))}, zerolog.New(&log), nil)
+	g := newGate(t, gate.Settings{LogFilter: decision.LogAll, Identities: identity.Table{}}, &known{policy: rules("User-agent: *\nDisallow: /" + strings.Repeat("a", 16_000))}, zerolog.New(&log), nil)
 	a := ask(t, "https://example.com/"+strings.Repeat("a", 60_000), long)
 	a.Method = long
 	p, err := admit(context.Background(), g, a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d gate.Decision
-	defer g.Watch(func(seen gate.Decision) { d = seen })()
+	var d decision.Decision
+	defer g.Watch(func(seen decision.Decision) { d = seen })()
 	p.Done(502, 0, errors.New(long))
 	if d.Rule == "" {
 		t.Error("no rule has decided")

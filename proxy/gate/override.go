@@ -13,6 +13,7 @@ import (
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
@@ -162,7 +163,7 @@ func (g *Gate) WarnOfOverrides(ctx context.Context) {
 		}
 		for o := range g.Overrides() {
 			if warning := o.Warning(g.now()); warning != "" {
-				g.recorder.log.Warn().Msg(warning)
+				g.log.Warn().Msg(warning)
 			}
 		}
 	}
@@ -196,12 +197,12 @@ func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
 	}
 	switch {
 	case o.Verdict == Allow, o.file != nil && target.IsRobotsTxt():
-		v.Judgment = Allowed
+		v.Judgment = decision.Allowed
 	case o.file != nil:
 		v.match(o.file, tokens, target.Path)
 	}
-	if v.Reason != TooCostly && v.Reason != ByPreference {
-		v.Reason = Overridden
+	if v.Reason != decision.TooCostly && v.Reason != decision.ByPreference {
+		v.Reason = decision.Overridden
 	}
 	v.RobotsURL = ""
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"robotsproxy/internal/logtest"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 )
@@ -39,20 +40,20 @@ func TestOverrides(t *testing.T) {
 	for _, test := range []struct {
 		url      string
 		mode     identity.Mode
-		judgment gate.Judgment
-		reason   gate.Reason
+		judgment decision.Judgment
+		reason   decision.Reason
 		rule     string
 	}{
-		{"https://www.example.com/", identity.Enforce, gate.Allowed, gate.Overridden, ""},
-		{"https://closed.example.com/", identity.Enforce, gate.Allowed, gate.Overridden, ""},
-		{"https://closed.example.org/", identity.Enforce, gate.Disallowed, gate.Overridden, ""},
-		{"https://closed.example.org/robots.txt", identity.Enforce, gate.Disallowed, gate.Overridden, ""},
-		{"https://closed.example.org/", identity.Off, gate.Disallowed, gate.Overridden, ""},
-		{"https://closed.example.org:8443/", identity.Off, gate.Allowed, gate.Exempt, ""},
-		{"https://file.example.org/own/a", identity.Enforce, gate.Disallowed, gate.Overridden, "Disallow: /own"},
-		{"https://file.example.org/a", identity.Enforce, gate.Allowed, gate.Overridden, ""},
-		{"https://file.example.org/robots.txt", identity.Enforce, gate.Allowed, gate.Overridden, ""},
-		{"https://example.net/", identity.Enforce, gate.Disallowed, gate.ByRule, "Disallow: /"},
+		{"https://www.example.com/", identity.Enforce, decision.Allowed, decision.Overridden, ""},
+		{"https://closed.example.com/", identity.Enforce, decision.Allowed, decision.Overridden, ""},
+		{"https://closed.example.org/", identity.Enforce, decision.Disallowed, decision.Overridden, ""},
+		{"https://closed.example.org/robots.txt", identity.Enforce, decision.Disallowed, decision.Overridden, ""},
+		{"https://closed.example.org/", identity.Off, decision.Disallowed, decision.Overridden, ""},
+		{"https://closed.example.org:8443/", identity.Off, decision.Allowed, decision.Exempt, ""},
+		{"https://file.example.org/own/a", identity.Enforce, decision.Disallowed, decision.Overridden, "Disallow: /own"},
+		{"https://file.example.org/a", identity.Enforce, decision.Allowed, decision.Overridden, ""},
+		{"https://file.example.org/robots.txt", identity.Enforce, decision.Allowed, decision.Overridden, ""},
+		{"https://example.net/", identity.Enforce, decision.Disallowed, decision.ByRule, "Disallow: /"},
 	} {
 		k := &known{policy: rules("User-agent: *\nDisallow: /")}
 		g := newGate(t, gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: test.mode}}, Overrides: overrides}, k, zerolog.Nop(), nil)
@@ -63,7 +64,7 @@ func TestOverrides(t *testing.T) {
 		if v.Judgment != test.judgment || v.Reason != test.reason || v.Rule != test.rule {
 			t.Errorf("%s: %s by %s (%s), want %s by %s (%s)", test.url, v.Judgment, v.Reason, v.Rule, test.judgment, test.reason, test.rule)
 		}
-		if v.Reason == gate.Overridden && (len(k.asked) > 0 || v.RobotsURL != "" || !strings.Contains(v.Why(), "operator")) {
+		if v.Reason == decision.Overridden && (len(k.asked) > 0 || v.RobotsURL != "" || !strings.Contains(v.Why(), "operator")) {
 			t.Errorf("%s: the site was asked %d times; robots_url %q; %s", test.url, len(k.asked), v.RobotsURL, v.Why())
 		}
 	}
@@ -158,22 +159,22 @@ func TestOverridesEnd(t *testing.T) {
 		g := newGate(t, gate.Settings{Overrides: []gate.Override{first, second}}, &known{policy: rules("User-agent: *\nAllow: /")}, zerolog.Nop(), nil)
 		for _, want := range []struct {
 			after    time.Duration
-			judgment gate.Judgment
+			judgment decision.Judgment
 			grounds  string
 		}{
-			{0, gate.Allowed, "the first"},
-			{time.Hour - 1, gate.Allowed, "the first"},
-			{time.Hour, gate.Disallowed, "the second"},
-			{2*time.Hour - 1, gate.Disallowed, "the second"},
-			{2 * time.Hour, gate.Allowed, ""},
+			{0, decision.Allowed, "the first"},
+			{time.Hour - 1, decision.Allowed, "the first"},
+			{time.Hour, decision.Disallowed, "the second"},
+			{2*time.Hour - 1, decision.Disallowed, "the second"},
+			{2 * time.Hour, decision.Allowed, ""},
 		} {
 			time.Sleep(time.Until(began.Add(want.after)))
 			question := ask(t, "https://example.com/", "curl/8")
 			v, err := g.Decide(t.Context(), question)
-			if err != nil || v.Judgment != want.judgment || v.OverrideReason != want.grounds || (v.Reason == gate.Overridden) != (want.grounds != "") {
+			if err != nil || v.Judgment != want.judgment || v.OverrideReason != want.grounds || (v.Reason == decision.Overridden) != (want.grounds != "") {
 				t.Errorf("after %v: %s by %s (%s), %v; want %s (%s)", want.after, v.Judgment, v.Reason, v.OverrideReason, err, want.judgment, want.grounds)
 			}
-			tunnel, err := g.AdmitOpaque(t.Context(), question, gate.Disallowed)
+			tunnel, err := g.AdmitOpaque(t.Context(), question, decision.Disallowed)
 			if err != nil || tunnel.Judgment != want.judgment {
 				t.Errorf("after %v, a tunnel is %v, %v; want %s", want.after, tunnel, err, want.judgment)
 			}
@@ -262,7 +263,7 @@ func TestOverrideFileIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	within := int64(strings.Index(text, "cd\n"))
-	for path, want := range map[string]gate.Judgment{"/a": gate.Disallowed, "/b": gate.Allowed, "/bcd": gate.Allowed, "/e": gate.Allowed} {
+	for path, want := range map[string]decision.Judgment{"/a": decision.Disallowed, "/b": decision.Allowed, "/bcd": decision.Allowed, "/e": decision.Allowed} {
 		g := newGate(t, gate.Settings{MaxBytes: within, Overrides: []gate.Override{override(t, "https://example.com", "", file)}}, &known{}, zerolog.Nop(), nil)
 		if v, err := g.Decide(context.Background(), ask(t, "https://example.com"+path, "curl/8")); err != nil || v.Judgment != want {
 			t.Errorf("%s: %s, %v; want %s", path, v.Judgment, err, want)

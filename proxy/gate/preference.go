@@ -11,6 +11,7 @@ import (
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
@@ -134,13 +135,13 @@ func (v *Verdict) heed(path string) {
 
 // prefer notes what refuses the declared use. In mode report it would refuse the request.
 func (v *Verdict) prefer(r preference.Refusal) {
-	v.Preference, v.PreferenceLine, v.preferred = printable.Cut(r.String(), maxText), r.Line, r.Source
+	v.Preference, v.PreferenceLine, v.preferred = printable.Cut(r.String(), decision.MaxText), r.Line, r.Source
 	v.WouldRefuse = v.lenient
 }
 
 // refuseUse refuses the request because of its preference.
 func (v *Verdict) refuseUse() {
-	v.Judgment, v.Reason, v.Rule, v.Line, v.served = Disallowed, ByPreference, "", 0, ""
+	v.Judgment, v.Reason, v.Rule, v.Line, v.served = decision.Disallowed, decision.ByPreference, "", 0, ""
 	if v.PreferenceLine > 0 && v.preferred != preference.TDMRep { // a line of robots.txt
 		v.Rule, v.Line = v.Preference, v.PreferenceLine
 	}
@@ -191,7 +192,7 @@ func (g *Gate) heedTDMRep(ctx context.Context, target robots.Target, by *keeper.
 	}
 	p, err := g.TDMRep.Policy(ctx, target.Origin, *by)
 	if err != nil {
-		v.Judgment, v.Reason, v.Cause, v.mode = Disallowed, ByPreference, "its tdmrep.json was not waited for", identity.Enforce
+		v.Judgment, v.Reason, v.Cause, v.mode = decision.Disallowed, decision.ByPreference, "its tdmrep.json was not waited for", identity.Enforce
 		return fmt.Errorf("asking what %s reserves: %w", v.Origin, err)
 	}
 	v.tdmrep = p
@@ -228,7 +229,7 @@ func (g *Gate) heedTDMRep(ctx context.Context, target robots.Target, by *keeper.
 // pass, and trailers are not looked at: they come too late.
 func (a *Admission) HeedResponse(status int, header http.Header) (refused bool) {
 	page := status/100 == 2 || status == http.StatusNotModified || status == http.StatusSwitchingProtocols
-	if !page || !a.heedsResponses() || a.Judgment != Allowed {
+	if !page || !a.heedsResponses() || a.Judgment != decision.Allowed {
 		return false
 	}
 	if reserved, stated := preference.Reservation(header); stated && !reserved && a.preferred == preference.TDMRep {

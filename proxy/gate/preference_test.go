@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots/policy"
@@ -51,26 +52,26 @@ func TestPreferences(t *testing.T) {
 		settings gate.Settings
 		policy   *policy.Policy
 		path     string
-		judgment gate.Judgment
-		reason   gate.Reason
+		judgment decision.Judgment
+		reason   decision.Reason
 		why      string
 	}{
-		"refused":                    {preferring(identity.Enforce, trainer), rules(noTraining), "/", gate.Disallowed, gate.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
-		"by a path":                  {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Usage: /a train-ai=n\n"), "/a/b", gate.Disallowed, gate.ByPreference, "content-usage: /a train-ai=n on line 2 of https://example.com/robots.txt"},
-		"of another path":            {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Usage: /a train-ai=n\n"), "/b", gate.Allowed, gate.NoRule, ""},
-		"before any group":           {preferring(identity.Enforce, trainer), rules("Content-Usage: train-ai=n\n"), "/b", gate.Disallowed, gate.ByPreference, "content-usage: train-ai=n on line 1 of https://example.com/robots.txt"},
-		"a rule comes first":         {preferring(identity.Enforce, trainer), rules(noTraining + "Disallow: /never\n"), "/never", gate.Disallowed, gate.ByRule, ""},
-		"for another purpose":        {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Purposes = []preference.Purpose{preference.Search} })), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
-		"without purposes":           {preferring(identity.Enforce, identity.Identity{}), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
-		"an identity that is off":    {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Mode = identity.Off })), rules(noTraining), "/", gate.Allowed, gate.Exempt, ""},
-		"an identity that reports":   {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Mode = identity.Report })), rules(noTraining), "/", gate.Disallowed, gate.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
-		"robots.txt itself":          {preferring(identity.Enforce, trainer), rules(noTraining), "/robots.txt", gate.Allowed, gate.RobotsTxt, ""},
-		"no robots.txt":              {preferring(identity.Enforce, trainer), &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, "/", gate.Allowed, gate.Unavailable, ""},
-		"off":                        {preferring(identity.Off, trainer), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
-		"another source":             {ofSources(preference.ContentUsage, preference.Response), rules(noTraining), "/", gate.Allowed, gate.ByRule, ""},
-		"that source":                {ofSources(preference.ContentSignal), rules(noTraining), "/", gate.Disallowed, gate.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
-		"as servers read it, loose":  {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Signal: /a/ ai-train=no\n"), "//a/b", gate.Allowed, gate.NoRule, ""},
-		"as servers read it, strict": {strict, rules("User-agent: *\nContent-Signal: /a/ ai-train=no\n"), "//a/b", gate.Disallowed, gate.ByPreference, "content-signal: /a/ ai-train=no on line 2 of https://example.com/robots.txt, for the path as servers read it, /a/b"},
+		"refused":                    {preferring(identity.Enforce, trainer), rules(noTraining), "/", decision.Disallowed, decision.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
+		"by a path":                  {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Usage: /a train-ai=n\n"), "/a/b", decision.Disallowed, decision.ByPreference, "content-usage: /a train-ai=n on line 2 of https://example.com/robots.txt"},
+		"of another path":            {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Usage: /a train-ai=n\n"), "/b", decision.Allowed, decision.NoRule, ""},
+		"before any group":           {preferring(identity.Enforce, trainer), rules("Content-Usage: train-ai=n\n"), "/b", decision.Disallowed, decision.ByPreference, "content-usage: train-ai=n on line 1 of https://example.com/robots.txt"},
+		"a rule comes first":         {preferring(identity.Enforce, trainer), rules(noTraining + "Disallow: /never\n"), "/never", decision.Disallowed, decision.ByRule, ""},
+		"for another purpose":        {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Purposes = []preference.Purpose{preference.Search} })), rules(noTraining), "/", decision.Allowed, decision.ByRule, ""},
+		"without purposes":           {preferring(identity.Enforce, identity.Identity{}), rules(noTraining), "/", decision.Allowed, decision.ByRule, ""},
+		"an identity that is off":    {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Mode = identity.Off })), rules(noTraining), "/", decision.Allowed, decision.Exempt, ""},
+		"an identity that reports":   {preferring(identity.Enforce, with(func(id *identity.Identity) { id.Mode = identity.Report })), rules(noTraining), "/", decision.Disallowed, decision.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
+		"robots.txt itself":          {preferring(identity.Enforce, trainer), rules(noTraining), "/robots.txt", decision.Allowed, decision.RobotsTxt, ""},
+		"no robots.txt":              {preferring(identity.Enforce, trainer), &policy.Policy{Outcome: policy.Unavailable, AllowAll: true, Status: 404}, "/", decision.Allowed, decision.Unavailable, ""},
+		"off":                        {preferring(identity.Off, trainer), rules(noTraining), "/", decision.Allowed, decision.ByRule, ""},
+		"another source":             {ofSources(preference.ContentUsage, preference.Response), rules(noTraining), "/", decision.Allowed, decision.ByRule, ""},
+		"that source":                {ofSources(preference.ContentSignal), rules(noTraining), "/", decision.Disallowed, decision.ByPreference, "content-signal: ai-train=no on line 3 of https://example.com/robots.txt"},
+		"as servers read it, loose":  {preferring(identity.Enforce, trainer), rules("User-agent: *\nContent-Signal: /a/ ai-train=no\n"), "//a/b", decision.Allowed, decision.NoRule, ""},
+		"as servers read it, strict": {strict, rules("User-agent: *\nContent-Signal: /a/ ai-train=no\n"), "//a/b", decision.Disallowed, decision.ByPreference, "content-signal: /a/ ai-train=no on line 2 of https://example.com/robots.txt, for the path as servers read it, /a/b"},
 	} {
 		g := newGate(t, test.settings, &known{policy: test.policy}, zerolog.Nop(), nil)
 		v, err := g.Decide(context.Background(), ask(t, "https://example.com"+test.path, "ExampleBot"))
@@ -80,7 +81,7 @@ func TestPreferences(t *testing.T) {
 		if v.Judgment != test.judgment || v.Reason != test.reason || v.WhyPreference() != strings.Split(test.why, ", for")[0] || v.WouldRefuse {
 			t.Errorf("%s: %s (%s) for %q, would refuse: %t; want %s (%s) for %q", name, v.Judgment, v.Reason, v.WhyPreference(), v.WouldRefuse, test.judgment, test.reason, test.why)
 		}
-		if v.Reason == gate.ByPreference && (v.Why() != test.why || v.Rule != v.Preference || v.Line != v.PreferenceLine) {
+		if v.Reason == decision.ByPreference && (v.Why() != test.why || v.Rule != v.Preference || v.Line != v.PreferenceLine) {
 			t.Errorf("%s: %q, want %q; rule %q on line %d", name, v.Why(), test.why, v.Rule, v.Line)
 		}
 	}
@@ -93,7 +94,7 @@ func TestPreferencesInModeReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Judgment != gate.Allowed || v.Rule != "Allow: /" || v.Line != 2 || !v.WouldRefuse || v.Preference != "content-signal: ai-train=no" || v.PreferenceLine != 3 {
+	if v.Judgment != decision.Allowed || v.Rule != "Allow: /" || v.Line != 2 || !v.WouldRefuse || v.Preference != "content-signal: ai-train=no" || v.PreferenceLine != 3 {
 		t.Errorf("got %+v", v)
 	}
 }
@@ -124,20 +125,20 @@ func TestPreferencesAndOverrides(t *testing.T) {
 	settings := preferring(identity.Enforce, trainer)
 	settings.Overrides = []gate.Override{override(t, "https://open.example.com", gate.Allow, ""), override(t, "https://example.com", "", file)}
 	g := newGate(t, settings, &known{policy: rules(noTraining)}, zerolog.Nop(), nil)
-	for url, want := range map[string]gate.Reason{
-		"https://open.example.com/":      gate.Overridden,
-		"https://example.com/":           gate.Overridden,
-		"https://example.com/robots.txt": gate.Overridden,
-		"https://example.com/own":        gate.ByPreference,
+	for url, want := range map[string]decision.Reason{
+		"https://open.example.com/":      decision.Overridden,
+		"https://example.com/":           decision.Overridden,
+		"https://example.com/robots.txt": decision.Overridden,
+		"https://example.com/own":        decision.ByPreference,
 	} {
 		v, err := g.Decide(context.Background(), ask(t, url, "ExampleBot"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if allowed := want == gate.Overridden; v.Reason != want || (v.Judgment == gate.Allowed) != allowed {
+		if allowed := want == decision.Overridden; v.Reason != want || (v.Judgment == decision.Allowed) != allowed {
 			t.Errorf("%s: %s (%s), want %s", url, v.Judgment, v.Reason, want)
 		}
-		if why := "content-signal: /own ai-train=no on line 2 of " + file + ", the operator's own robots.txt for https://example.com"; want == gate.ByPreference && v.Why() != why {
+		if why := "content-signal: /own ai-train=no on line 2 of " + file + ", the operator's own robots.txt for https://example.com"; want == decision.ByPreference && v.Why() != why {
 			t.Errorf("%s: %s, want %s", url, v.Why(), why)
 		}
 	}
@@ -148,7 +149,7 @@ func TestPreferencesAreRecorded(t *testing.T) {
 	var log bytes.Buffer
 	metrics := prometheus.NewRegistry()
 	settings := preferring(identity.Report, trainer)
-	settings.LogFilter = gate.LogRefused
+	settings.LogFilter = decision.LogRefused
 	g := newGate(t, settings, &known{policy: rules(noTraining)}, zerolog.New(&log), metrics)
 	expect := func(count string) {
 		t.Helper()
@@ -166,8 +167,8 @@ robotsproxy_would_refuse_total{identity="default",source="tunnel"} 0
 		}
 	}
 	expect("0")
-	var told gate.Decision
-	defer g.Watch(func(d gate.Decision) { told = d })()
+	var told decision.Decision
+	defer g.Watch(func(d decision.Decision) { told = d })()
 	a, err := admit(context.Background(), g, ask(t, "https://example.com/", "ExampleBot"))
 	if err != nil || !a.Admits() {
 		t.Fatal("refused", err)
@@ -188,7 +189,7 @@ func BenchmarkAdmitWithPurposes(b *testing.B) {
 		"purposes=ai-train": preferring(identity.Enforce, trainer),
 	} {
 		b.Run(name, func(b *testing.B) {
-			settings.LogFilter = gate.LogNone
+			settings.LogFilter = decision.LogNone
 			g, err := gate.New(settings, always{rules("User-agent: *\nContent-Signal: /a ai-train=no\n")}, nil, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
@@ -197,7 +198,7 @@ func BenchmarkAdmitWithPurposes(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				a, err := admit(b.Context(), g, question)
-				if err != nil || a.Judgment != gate.Allowed {
+				if err != nil || a.Judgment != decision.Allowed {
 					b.Fatal(err)
 				}
 				a.Done(200, 1024, nil)
@@ -251,7 +252,7 @@ func TestTDMRep(t *testing.T) {
 			t.Errorf("%s: retry at %v", name, retry)
 		}
 		reported := test.settings.Preferences.Mode == identity.Report
-		if refused := v.Reason == gate.ByPreference; refused != (test.why != "" && !reported) || v.WouldRefuse != (test.why != "" && reported) {
+		if refused := v.Reason == decision.ByPreference; refused != (test.why != "" && !reported) || v.WouldRefuse != (test.why != "" && reported) {
 			t.Errorf("%s: %s (%s), would refuse: %t", name, v.Judgment, v.Reason, v.WouldRefuse)
 		}
 	}
@@ -278,7 +279,7 @@ func TestWhyATunnelIsNotOpened(t *testing.T) {
 		settings.Overrides = test.overrides
 		g := newGate(t, settings, &known{policy: rules(test.robots)}, zerolog.Nop(), nil)
 		g.TDMRep = &known{policy: test.tdmrep}
-		a, err := g.AdmitOpaque(t.Context(), ask(t, "https://example.com/", "ExampleBot"), gate.Disallowed)
+		a, err := g.AdmitOpaque(t.Context(), ask(t, "https://example.com/", "ExampleBot"), decision.Disallowed)
 		if err != nil {
 			t.Fatal(err)
 		}

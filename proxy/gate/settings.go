@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"robotsproxy/internal/enum"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
@@ -15,9 +15,9 @@ import (
 // settings replace them as a whole.
 type Settings struct {
 	Identities identity.Table
-	Overrides  []Override // the first that matches an origin and has not ended counts
-	MaxBytes   int64      // how much of an override's robots_file is read; 0: the default
-	LogFilter  LogFilter  // which requests the log shows
+	Overrides  []Override         // the first that matches an origin and has not ended counts
+	MaxBytes   int64              // how much of an override's robots_file is read; 0: the default
+	LogFilter  decision.LogFilter // which requests the log shows
 
 	// Preferences says what comes of the preferences of sites about use.
 	Preferences Preferences
@@ -62,20 +62,4 @@ func (s *Settings) unknown(name string) *UnknownIdentityError {
 		u.Known = append(u.Known, known)
 	}
 	return u
-}
-
-// LogFilter says which requests get a line in the log.
-type LogFilter string
-
-// LogAll logs every request, as does the zero value. LogRefused logs those that robots.txt
-// disallows, those whose turn would come too late and those that mode report spares. LogNone logs none.
-const (
-	LogAll     LogFilter = "all"
-	LogRefused LogFilter = "refused"
-	LogNone    LogFilter = "none"
-)
-
-// UnmarshalText reads one of the words above.
-func (f *LogFilter) UnmarshalText(text []byte) error {
-	return enum.Unmarshal(f, text, LogAll, LogRefused, LogNone)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/preference"
@@ -16,7 +17,7 @@ var ErrNotUniform = errors.New("the requests in this tunnel must be judged one b
 // AdmitOpaque judges a CONNECT to the origin of ask.Target whose tunnel is never read. One
 // verdict holds for all requests inside: mixed, if robots.txt allows only a part of the
 // site, or a response inside might be refused. The bot is the one that the CONNECT names. Otherwise it is like [Gate.Admit].
-func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admission, error) {
+func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed decision.Judgment) (*Admission, error) {
 	a := g.newAdmission(&ask)
 	extent, err := a.decideTunnel(ctx, ask, true)
 	if err != nil {
@@ -25,13 +26,13 @@ func (g *Gate) AdmitOpaque(ctx context.Context, ask Ask, mixed Judgment) (*Admis
 	switch {
 	case extent == robots.Part:
 		a.mix(mixed)
-	case a.Judgment != Allowed:
+	case a.Judgment != decision.Allowed:
 	case a.settings.Preferences.RefusesResponses() && a.heedsResponses():
 		a.mix(mixed)
 		a.preferred = preference.Response
 	case a.lenient && a.extentOfUse() == robots.Part:
 		a.forgetPreference()
-		a.WouldRefuse = mixed != Allowed
+		a.WouldRefuse = mixed != decision.Allowed
 	}
 	return a, nil
 }
@@ -62,7 +63,7 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 		is((*identity.Identity).Rewrites),
 		a.Admits() && is((*identity.Identity).Signs),
 		certain && a.Admits() && a.heedsInside(),
-		!certain && extent != robots.Nothing && a.heeded != 0 && is(declares),
+		!certain && extent != robots.Nothing && a.heeded != 0 && is((*identity.Identity).Declares),
 		!certain && is(func(id *identity.Identity) bool { return id.Mode != "" && id.Mode != identity.Enforce }):
 		return nil, ErrNotUniform
 	}
@@ -74,7 +75,7 @@ func (g *Gate) AdmitIfUniform(ctx context.Context, ask Ask) (*Admission, error) 
 func (a *Admission) Misdirected() {
 	if a.mode != identity.Off {
 		a.forgetPreference()
-		a.Reason, a.Judgment, a.Rule, a.Line = OpaqueTunnel, Disallowed, "", 0
+		a.Reason, a.Judgment, a.Rule, a.Line = decision.OpaqueTunnel, decision.Disallowed, "", 0
 		a.OverrideReason, a.OverrideBy = "", ""
 	}
 }
@@ -90,7 +91,7 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 	switch {
 	case err != nil:
 		return robots.Part, err
-	case a.file == nil && a.Judgment != Allowed && a.Reason != ByPreference: // no rules were read for it
+	case a.file == nil && a.Judgment != decision.Allowed && a.Reason != decision.ByPreference: // no rules were read for it
 		extent = robots.Nothing
 	case a.file != nil && !certain:
 		extent = a.file.Extent()
@@ -106,11 +107,6 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 	return extent, nil
 }
 
-// declares reports whether preferences of sites concern an identity.
-func declares(id *identity.Identity) bool {
-	return len(id.Purposes) > 0 && id.Mode != identity.Off
-}
-
 // heedsResponses reports whether what a response says about its use concerns the bot.
 func (v *Verdict) heedsResponses() bool {
 	return v.use.Purposes != 0 && v.heeded.Has(preference.Response)
@@ -122,9 +118,9 @@ func (v *Verdict) heedsInside() bool {
 }
 
 // mix judges a tunnel that is not read although the requests inside may get different verdicts.
-func (v *Verdict) mix(mixed Judgment) {
+func (v *Verdict) mix(mixed decision.Judgment) {
 	v.forgetPreference()
-	v.Reason, v.Judgment = OpaqueTunnel, mixed
+	v.Reason, v.Judgment = decision.OpaqueTunnel, mixed
 }
 
 // forgetPreference forgets a preference that does not concern all requests in a tunnel.

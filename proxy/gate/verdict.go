@@ -3,6 +3,7 @@ package gate
 import (
 	"time"
 
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
@@ -14,12 +15,12 @@ import (
 // Verdict says whether a bot may have a URL, and why. `check --json`, the API and refused
 // clients get the same JSON of it. The zero value refuses.
 type Verdict struct {
-	URL      string   `json:"url"` // without credentials
-	Origin   string   `json:"origin"`
-	Agent    string   `json:"agent"`              // the token that chose the group, else the first
-	Identity string   `json:"identity,omitempty"` // by its name in the configuration
-	Judgment Judgment `json:"verdict"`
-	Reason   Reason   `json:"reason"`
+	URL      string            `json:"url"` // without credentials
+	Origin   string            `json:"origin"`
+	Agent    string            `json:"agent"`              // the token that chose the group, else the first
+	Identity string            `json:"identity,omitempty"` // by its name in the configuration
+	Judgment decision.Judgment `json:"verdict"`
+	Reason   decision.Reason   `json:"reason"`
 
 	// Rule is the rule or the preference that decided or, if none did, the group's empty rule.
 	Rule  string `json:"rule,omitempty"`
@@ -76,7 +77,7 @@ type Verdict struct {
 // Admits reports whether the request may go on: it is allowed, or its identity is in mode
 // report.
 func (v *Verdict) Admits() bool {
-	return v.Judgment == Allowed || v.Judgment == Disallowed && v.mode == identity.Report
+	return v.Judgment == decision.Allowed || v.Judgment == decision.Disallowed && v.mode == identity.Report
 }
 
 // apply judges a path by a policy.
@@ -91,11 +92,11 @@ func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
 	case policy.Rules:
 		v.match(p.File, tokens, path)
 	case policy.None:
-		v.Reason = Unreachable
+		v.Reason = decision.Unreachable
 	default:
-		v.Reason = Reason(p.Outcome)
+		v.Reason = decision.Reason(p.Outcome)
 		if p.AllowAll {
-			v.Judgment = Allowed
+			v.Judgment = decision.Allowed
 		}
 	}
 }
@@ -106,11 +107,11 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 	v.Sitemaps = file.Sitemaps()
 	group, token := file.Group(tokens)
 	if group == nil {
-		v.Judgment, v.Reason = Allowed, NoGroup
+		v.Judgment, v.Reason = decision.Allowed, decision.NoGroup
 	} else {
 		v.matchGroup(group, token, path)
 	}
-	if v.Judgment == Allowed && v.use.Purposes != 0 {
+	if v.Judgment == decision.Allowed && v.use.Purposes != 0 {
 		v.heed(path)
 	}
 }
@@ -136,14 +137,14 @@ func (v *Verdict) matchGroup(group *robots.Group, token, path string) {
 	}
 	switch {
 	case !matches:
-		v.Judgment, v.Reason = Allowed, NoRule
+		v.Judgment, v.Reason = decision.Allowed, decision.NoRule
 		rule, _ = group.Blank()
 	case rule.Allow:
-		v.Judgment, v.Reason = Allowed, ByRule
+		v.Judgment, v.Reason = decision.Allowed, decision.ByRule
 	case rule.Line == 0:
-		v.Reason = TooCostly
+		v.Reason = decision.TooCostly
 	default:
-		v.Reason = ByRule
+		v.Reason = decision.ByRule
 	}
 	if rule.Line > 0 {
 		v.Rule, v.Line = rule.String(), rule.Line

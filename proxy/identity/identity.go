@@ -100,6 +100,9 @@ func TokenOf(agent string) string {
 	return productToken(agent)
 }
 
+// Declares reports whether preferences of sites concern the identity.
+func (id *Identity) Declares() bool { return len(id.Purposes) > 0 && id.Mode != Off }
+
 // Rewrites reports whether Rewrite changes anything.
 func (id *Identity) Rewrites() bool { return id.UserAgent != "" || id.From != "" }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/loopback"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/flow"
 	"robotsproxy/proxy/gate"
 )
@@ -45,9 +46,9 @@ func (t *Tunnel) judge(ctx context.Context) (*gate.Admission, error) {
 	case !t.NeverRead():
 		return t.gate.AdmitIfUniform(ctx, t.ask)
 	case t.opts.Mixed == AllowMixed:
-		return t.gate.AdmitOpaque(ctx, t.ask, gate.Allowed)
+		return t.gate.AdmitOpaque(ctx, t.ask, decision.Allowed)
 	}
-	return t.gate.AdmitOpaque(ctx, t.ask, gate.Disallowed)
+	return t.gate.AdmitOpaque(ctx, t.ask, decision.Disallowed)
 }
 
 // Carry carries octets between the client and the origin until both directions have ended,

@@ -3,7 +3,7 @@ package ledger
 import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 // maxCountedLines bounds the lines that are counted at once.
@@ -28,8 +28,8 @@ func newHits() *hits {
 }
 
 // add counts a decision, if a line of a robots.txt made it.
-func (h *hits) add(d *gate.Decision) {
-	if d.Line == 0 || d.RobotsSHA256 == "" || d.Reason != gate.ByRule && d.Reason != gate.NoRule && d.Reason != gate.ByPreference {
+func (h *hits) add(d *decision.Decision) {
+	if d.Line == 0 || d.RobotsSHA256 == "" || d.Reason != decision.ByRule && d.Reason != decision.NoRule && d.Reason != decision.ByPreference {
 		return
 	}
 	at := Line{d.Origin, d.RobotsSHA256, d.Line}

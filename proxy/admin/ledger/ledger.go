@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 // Size is how many decisions a ledger holds.
@@ -18,8 +18,8 @@ const Size = 1000
 // A Ledger records decisions. Make one with [New]. Its methods are safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex
-	last    [Size]gate.Decision // number n, counted from 1, is at n % Size
-	count   uint64              // the number of the last one
+	last    [Size]decision.Decision // number n, counted from 1, is at n % Size
+	count   uint64                  // the number of the last one
 	minutes [MinutesPerHour]Minute
 	hits    *hits
 }
@@ -28,7 +28,7 @@ type Ledger struct {
 func New() *Ledger { return &Ledger{hits: newHits()} }
 
 // Enter records a decision. Every request waits for it, so it only copies and counts.
-func (l *Ledger) Enter(d gate.Decision) {
+func (l *Ledger) Enter(d decision.Decision) {
 	// Both may be parts of much longer texts, all of which they would keep in memory.
 	d.Agent, d.Method = strings.Clone(printable.Cut(d.Agent, maxTextLength)), strings.Clone(printable.Cut(d.Method, maxTextLength))
 	d.URL, d.Rule, d.Error = printable.Cut(d.URL, maxTextLength), printable.Cut(d.Rule, maxTextLength), printable.Cut(d.Error, maxTextLength)
@@ -53,7 +53,7 @@ func (l *Ledger) Newest() uint64 {
 
 // After copies the decisions that follow number n to buf, the oldest first. It returns how
 // many it copied, and how many before them the ledger no longer holds.
-func (l *Ledger) After(n uint64, buf []gate.Decision) (copied int, missed uint64) {
+func (l *Ledger) After(n uint64, buf []decision.Decision) (copied int, missed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count > n+Size {
@@ -87,7 +87,7 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 // To find a policy in memory or on disk takes less.
 const minWaitMS = 100
 
-func (m *Minute) add(d *gate.Decision) {
+func (m *Minute) add(d *decision.Decision) {
 	if now := minuteOf(d.Time); m.number != now {
 		*m = Minute{number: now}
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"unsafe"
 
-	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/decision"
 )
 
 func TestLongTextsAreCut(t *testing.T) {
 	l := New()
 	long := strings.Repeat("é", 64<<10)
-	l.Enter(gate.Decision{Method: long, Agent: long, URL: long, Rule: long, Error: long})
+	l.Enter(decision.Decision{Method: long, Agent: long, URL: long, Rule: long, Error: long})
 	d := l.last[1]
 	for _, text := range []string{d.Method, d.Agent, d.URL, d.Rule, d.Error} {
 		if len(text) > maxTextLength+len("…") || !strings.HasSuffix(text, "é…") {
@@ -22,7 +22,7 @@ func TestLongTextsAreCut(t *testing.T) {
 	// A part of a longer text must not keep all of it: here, of a request line with long
 	// credentials.
 	line := "GET http://" + long + "@a.example/"
-	l.Enter(gate.Decision{Method: line[:3], URL: "http://a.example/"})
+	l.Enter(decision.Decision{Method: line[:3], URL: "http://a.example/"})
 	if method := l.last[2].Method; method != "GET" || unsafe.StringData(method) == unsafe.StringData(line) {
 		t.Errorf("the method %q keeps the whole line", method)
 	}
@@ -30,8 +30,8 @@ func TestLongTextsAreCut(t *testing.T) {
 
 func TestHits(t *testing.T) {
 	h := newHits()
-	add := func(line int, change ...func(*gate.Decision)) {
-		d := gate.Decision{Origin: "https://a.example", RobotsSHA256: "1", Line: line, Reason: gate.ByRule}
+	add := func(line int, change ...func(*decision.Decision)) {
+		d := decision.Decision{Origin: "https://a.example", RobotsSHA256: "1", Line: line, Reason: decision.ByRule}
 		for _, f := range change {
 			f(&d)
 		}
@@ -39,13 +39,13 @@ func TestHits(t *testing.T) {
 	}
 	at := func(n int) Line { return Line{"https://a.example", "1", n} }
 	add(1)
-	add(1, func(d *gate.Decision) { d.Reason = gate.NoRule }) // by an empty rule
-	for _, other := range []func(*gate.Decision){
-		func(d *gate.Decision) { d.Origin = "https://b.example" },
-		func(d *gate.Decision) { d.RobotsSHA256 = "2" },         // the site has changed it
-		func(d *gate.Decision) { d.RobotsSHA256 = "" },          // an operator's file
-		func(d *gate.Decision) { d.Reason = gate.OpaqueTunnel }, // a tunnel is no path
-		func(d *gate.Decision) { d.Line = 0 },
+	add(1, func(d *decision.Decision) { d.Reason = decision.NoRule }) // by an empty rule
+	for _, other := range []func(*decision.Decision){
+		func(d *decision.Decision) { d.Origin = "https://b.example" },
+		func(d *decision.Decision) { d.RobotsSHA256 = "2" },             // the site has changed it
+		func(d *decision.Decision) { d.RobotsSHA256 = "" },              // an operator's file
+		func(d *decision.Decision) { d.Reason = decision.OpaqueTunnel }, // a tunnel is no path
+		func(d *decision.Decision) { d.Line = 0 },
 	} {
 		add(1, other)
 	}

@@ -1,4 +1,4 @@
-package gate
+package decision
 
 // Door is the way by which a request has come to the proxy. The zero value is that of those
 // who ask the gate without a request.

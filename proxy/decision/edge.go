@@ -1,0 +1,37 @@
+package decision
+
+import (
+	"net/http"
+
+	"robotsproxy/internal/printable"
+)
+
+// Edge is what a site, or the network before it, does to a request that its robots.txt allows.
+// The zero value is nothing of the kind.
+type Edge string
+
+const (
+	Challenged Edge = "challenged" // it wants to see a browser, or a person (Cf-Mitigated: challenge)
+	TurnedAway Edge = "refused"    // 401, 403 or 429
+	Priced     Edge = "priced"     // 402: it wants to be paid
+)
+
+// edges are all but the zero value.
+var edges = []Edge{Challenged, TurnedAway, Priced}
+
+// maxPrice bounds the price that a site names, in octets.
+const maxPrice = 100
+
+// EdgeOf returns what a response does to a request that robots.txt allows, and the price that it
+// names if that is [Priced].
+func EdgeOf(status int, header http.Header) (edge Edge, price string) {
+	switch {
+	case header.Get("Cf-Mitigated") == "challenge":
+		return Challenged, ""
+	case status == http.StatusPaymentRequired:
+		return Priced, printable.Cut(printable.Line(header.Get("Crawler-Price")), maxPrice)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests:
+		return TurnedAway, ""
+	}
+	return "", ""
+}
