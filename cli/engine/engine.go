@@ -28,6 +28,7 @@ import (
 	"robotsproxy/proxy/counter"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
+	"robotsproxy/proxy/report"
 	"robotsproxy/proxy/upstream"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/store"
@@ -97,19 +98,16 @@ func (e *Engine) Observer(cfg config.Config) *pace.Pacer {
 	return pace.NewObserver(cfg.Pace, e.redis)
 }
 
-// Counts are those of decisions. They end with the engine.
-func (e *Engine) Counts() counts.Store { return e.counts }
-
-// Changes calls do with the changes of robots.txt that the store has seen from a time until
-// another, in no order. A store that does not last has seen none.
-func (e *Engine) Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error {
-	versions, lasting := e.store.(interface {
+// Report makes a report of what the store has kept. A store that does not last has the counts
+// of this process, and no changes of robots.txt.
+func (e *Engine) Report(ctx context.Context, scope report.Scope) (*report.Report, error) {
+	var changes report.Changes
+	if versions, lasting := e.store.(interface {
 		Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error
-	})
-	if !lasting {
-		return nil
+	}); lasting {
+		changes = versions.Changes
 	}
-	return versions.Changes(ctx, from, until, do)
+	return report.Read(ctx, e.counts, changes, scope)
 }
 
 // Transport is the way out to origins. It follows no redirect, and ends with the engine.

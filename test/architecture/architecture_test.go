@@ -28,11 +28,6 @@ var arrows = map[string]map[string]string{
 		"certs":                "the files by which clients trust the CA",
 		"internal/clientsetup": "which variables clients read",
 	},
-	"cli/report": {
-		"internal/printable":  "it shows what sites and clients wrote",
-		"proxy/decision":      "the words for reasons",
-		"robots/store/counts": "what it adds up",
-	},
 	"cli/summary": {
 		"internal/printable": "it shows what sites and clients wrote",
 		"proxy/decision":     "it counts decisions",
@@ -204,6 +199,13 @@ var arrows = map[string]map[string]string{
 	},
 	"proxy/redirect": {
 		"internal/nfexpr": "its rules",
+	},
+	"proxy/report": {
+		"internal/printable":  "it shows what sites and clients wrote",
+		"proxy/decision":      "the words for reasons",
+		"robots":              "the origin that it is asked for",
+		"robots/store":        "the changes of robots.txt that a store has seen",
+		"robots/store/counts": "what it adds up",
 	},
 	"proxy/seal": {
 		"internal/nfexpr":     "its rules",

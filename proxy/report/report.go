@@ -1,20 +1,15 @@
 // Package report makes of counts what people read who must show that their bots comply: how
-// much was asked, refused and paced in a period, and why. A [Builder] takes the counts, and
-// returns a [Report]. Text, JSON and HTML write it.
+// much was asked, refused and paced in a period, and why. [Read] makes a [Report] of what a
+// store has kept, or a [Builder] of any counts. The command report and the admin server show
+// it, as text, JSON and HTML.
 package report
 
 import (
+	"slices"
 	"time"
 
 	"robotsproxy/robots/store/counts"
 )
-
-// A Scope says what a report is about.
-type Scope struct {
-	counts.Period
-	Origin   string // "": all
-	Identity string // "": all
-}
 
 // A Report is what was decided in a period. Its JSON is that of `report --json`: the lists are
 // whole, and never null. An origin "" stands for the sites that were not told apart on days
@@ -114,6 +109,11 @@ type Change struct {
 	Time   time.Time `json:"time"` // when it was first seen
 	Status int       `json:"status"`
 	SHA256 string    `json:"robots_sha256,omitempty"`
+}
+
+// Empty reports whether no proxy ran in the period, so that there is nothing to report.
+func (r *Report) Empty() bool {
+	return !slices.ContainsFunc(r.Days, func(d Day) bool { return d.Ran })
 }
 
 // DaysWithout returns the days on which no proxy ran, as runs of days that follow each other.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/net/html"
 
-	"robotsproxy/cli/report"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/report"
 	"robotsproxy/robots/store/counts"
 )
 
