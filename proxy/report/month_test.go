@@ -2,9 +2,11 @@ package report_test
 
 import (
 	"bytes"
-	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -35,33 +37,88 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A web has 200 sites of a few kinds.
-type web struct{ policies []*policy.Policy }
+// A web has 200 sites of a few kinds, some of which change. It notes the changes that it shows.
+type web struct {
+	begun time.Time
+
+	mu      sync.Mutex
+	seen    map[string]map[report.Change]bool // by origin, the answers that it has given
+	changes []report.Change
+}
 
 const sites = 200
 
 func newWeb() *web {
-	rules := func(text string) *policy.Policy {
-		return &policy.Policy{Outcome: policy.Rules, Status: 200, SHA256: strings.Repeat("0", 64), File: robots.Parse([]byte(text))}
-	}
-	return &web{[]*policy.Policy{
-		rules("User-agent: *\nDisallow: /private/\nDisallow: /*?q=\n"),
-		rules("User-agent: *\nDisallow: /\nAllow: /public/\n"),
-		rules("User-agent: *\nDisallow: /private/\nCrawl-delay: 20\n"),
-		rules("User-agent: *\nDisallow: /private/\nContent-Signal: search=yes, ai-train=no\n"),
-		{Outcome: policy.None, Cause: "connection refused"},
-		{Outcome: policy.None, Cause: "503 Service Unavailable"},
-		{Outcome: policy.Unavailable, AllowAll: true, Status: 404},
-	}}
+	return &web{begun: time.Now(), seen: map[string]map[report.Change]bool{}}
 }
 
 func (*web) origin(i int) string { return fmt.Sprintf("https://site%03d.example", i) }
 
-// Policy implements [gate.Policies].
-func (w *web) Policy(_ context.Context, origin robots.Origin, _ keeper.Sender) (*policy.Policy, error) {
-	var i int
-	fmt.Sscanf(origin.String(), "https://site%03d.example", &i)
-	return w.policies[i%len(w.policies)], nil
+// robotsTxt is what a site answers after so many days to a request for its robots.txt. The
+// status 0 stands for no connection.
+func (*web) robotsTxt(site, days int) (status int, text string) {
+	switch site % 8 {
+	case 0:
+		text = "User-agent: *\nDisallow: /private/\nDisallow: /*?q=\n"
+	case 1:
+		text = "User-agent: *\nDisallow: /\nAllow: /public/\n"
+	case 2:
+		text = "User-agent: *\nDisallow: /private/\nCrawl-delay: 20\n"
+	case 3:
+		text = "User-agent: *\nDisallow: /private/\nContent-Signal: search=yes, ai-train=no\n"
+	case 4:
+		return 0, ""
+	case 5:
+		return 503, ""
+	case 6:
+		return 404, ""
+	default: // it comes and goes
+		return []int{200, 404, 503, 200}[days/2%4], "User-agent: *\nDisallow: /private/\n"
+	}
+	if site%5 == 0 {
+		text += fmt.Sprintf("Disallow: /week/%d\n", days/7)
+	}
+	return 200, text
+}
+
+// RoundTrip answers what the proxy asks for. Half of the sites reserve the mining of texts.
+func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
+	var site int
+	fmt.Sscanf(r.URL.Host, "site%03d.example", &site)
+	status, text := w.robotsTxt(site, int(time.Since(w.begun).Hours())/24)
+	switch {
+	case r.URL.Path == "/robots.txt":
+		w.note(w.origin(site), status, text)
+	case site%2 == 0:
+		status, text = 200, `[{"location": "/", "tdm-reservation": 1}]`
+	default:
+		status, text = 404, ""
+	}
+	if status == 0 {
+		return nil, errors.New("nobody there")
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: r}, nil
+}
+
+// note notes an answer that an origin has not given before, unless it is the first one.
+func (w *web) note(origin string, status int, text string) {
+	answer := report.Change{Origin: origin, Status: status}
+	switch status {
+	case 200:
+		answer.SHA256 = fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	case 0, 503:
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seen[origin] == nil {
+		w.seen[origin] = map[report.Change]bool{answer: true}
+	}
+	if !w.seen[origin][answer] {
+		w.seen[origin][answer] = true
+		answer.Time = time.Now().UTC().Truncate(time.Second)
+		w.changes = append(w.changes, answer)
+	}
 }
 
 // settings have three bots, and two overrides.
@@ -101,8 +158,8 @@ type line struct {
 	PacedMS        int64     `json:"paced_ms"`
 }
 
-// A month of three bots over 200 sites, on two days of which no proxy ran: the report's
-// numbers are those of the log.
+// A month of three bots over 200 sites, on two days of which no proxy ran, and on one of which
+// nobody asked it: the report's numbers are those of the log.
 func TestMonthIsReportedAsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, w := t.TempDir(), newWeb()
@@ -111,9 +168,13 @@ func TestMonthIsReportedAsLogged(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		first := counts.DayOf(time.Now())
 		const days = 30
+		idle, quiet := counts.Period{From: first + 11, Until: first + 12}, first+19
 		for day := range days {
-			if day != 11 && day != 12 {
-				crawl(t, w, dir, logger, random)
+			switch d := first + counts.Day(day); {
+			case d == quiet:
+				crawl(t, w, dir, logger, random, 0)
+			case d < idle.From, d > idle.Until:
+				crawl(t, w, dir, logger, random, 400)
 			}
 			time.Sleep(time.Until((first + counts.Day(day) + 1).Start()))
 		}
@@ -144,7 +205,7 @@ func TestMonthIsReportedAsLogged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare(t, r, expected(scope, lines))
+			compare(t, r, expected(scope, lines, w.changes), idle)
 		}
 		if len(lines) < 10_000 {
 			t.Errorf("there are only %d requests", len(lines))
@@ -152,8 +213,9 @@ func TestMonthIsReportedAsLogged(t *testing.T) {
 	})
 }
 
-// crawl is what the bots do on one day, by a proxy that is started and ended.
-func crawl(t *testing.T, w *web, dir string, log zerolog.Logger, random *rand.Rand) {
+// crawl is what the bots do on one day, by a proxy that is started and ended: they ask for so
+// many URLs, some of them several times at once.
+func crawl(t *testing.T, w *web, dir string, log zerolog.Logger, random *rand.Rand, urls int) {
 	s, err := sqlitestore.Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -163,16 +225,22 @@ func crawl(t *testing.T, w *web, dir string, log zerolog.Logger, random *rand.Ra
 	pacing.MaxWait = 50 * time.Second
 	pacer := pace.New(pacing, nil, zerolog.Nop(), nil)
 	defer pacer.Close()
-	g, err := gate.New(settings(t, w), w, pacer, log, nil)
+	k, err := keeper.New(keeper.Setup{Options: policy.Defaults(), Memory: 1 << 20, Store: s, Transport: w, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer k.Close()
+	g, err := gate.New(settings(t, w), k, pacer, log, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.TDMRep = k.TDMRep
 	decisions := counter.New(s, time.Now, zerolog.Nop())
 	defer decisions.Close()
 	defer g.Watch(decisions.Add)()
 	paths := []string{"/", "/public/a", "/private/a", "/search?q=x", "/robots.txt"}
 	var requests sync.WaitGroup
-	for range 400 {
+	for range urls {
 		target, err := robots.ParseTarget(w.origin(random.IntN(sites)) + paths[random.IntN(len(paths))])
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +250,7 @@ func crawl(t *testing.T, w *web, dir string, log zerolog.Logger, random *rand.Ra
 			Asker: identity.Asker{Addr: netip.MustParseAddr("127.0.0.1"), Header: http.Header{"User-Agent": {"ExampleBot/1.0"}}},
 		}
 		burst := 1
-		if random.IntN(40) == 0 {
+		if random.IntN(10) == 0 {
 			burst = 5 // so that some wait for their turns, and some for too long
 		}
 		for range burst {
@@ -223,9 +291,9 @@ func (w wanted) set(list, names string, numbers ...any) {
 	w[list][names] = fmt.Sprint(numbers...)
 }
 
-// expected makes of the log's lines what the report is to say, each list by itself, in the
-// simplest way.
-func expected(scope report.Scope, lines []line) wanted {
+// expected makes of the log's lines, and of the changes that the web has shown, what the report
+// is to say, each list by itself, in the simplest way.
+func expected(scope report.Scope, lines []line, changes []report.Change) wanted {
 	type sum struct{ all, allowed, would, refused, pace, paced, ms int64 }
 	sums := map[string]map[string]*sum{}
 	daysOf := map[string]map[counts.Day]bool{}
@@ -286,6 +354,11 @@ func expected(scope report.Scope, lines []line) wanted {
 		}
 	}
 	w := wanted{}
+	for _, c := range changes {
+		if day := counts.DayOf(c.Time); day >= scope.From && day <= scope.Until && sums["origins"][c.Origin] != nil {
+			w.set("changes", fmt.Sprint(c.Origin, " ", c.Status, " ", c.SHA256), c.Time)
+		}
+	}
 	for list, all := range sums {
 		for names, s := range all {
 			switch list {
@@ -306,18 +379,15 @@ func expected(scope report.Scope, lines []line) wanted {
 	return w
 }
 
-// compare compares every number of a report, but for the days that have none.
-func compare(t *testing.T, r *report.Report, want wanted) {
+// compare compares every number of a report, but for those of days without requests. No proxy ran
+// on the idle ones.
+func compare(t *testing.T, r *report.Report, want wanted, idle counts.Period) {
 	t.Helper()
 	got := wanted{}
 	got.set("totals", "", r.Totals)
-	without := 0
 	for _, d := range r.Days {
 		if d.Requests > 0 {
 			got.set("days", d.Day.String(), d.Totals)
-		}
-		if !d.Ran {
-			without++
 		}
 	}
 	for _, i := range r.Identities {
@@ -338,17 +408,25 @@ func compare(t *testing.T, r *report.Report, want wanted) {
 	for _, u := range r.Unreachable {
 		got.set("unreachable", u.Origin, u.Requests, u.Days, u.Causes)
 	}
-	for _, list := range slices.Sorted(maps.Keys(want)) {
-		names := maps.Clone(want[list])
-		maps.Copy(names, got[list])
+	for _, c := range r.Changes {
+		got.set("changes", fmt.Sprint(c.Origin, " ", c.Status, " ", c.SHA256), c.Time)
+	}
+	lists := maps.Clone(want)
+	maps.Copy(lists, got)
+	for _, list := range slices.Sorted(maps.Keys(lists)) {
+		names := maps.Clone(got[list])
+		if names == nil {
+			names = map[string]string{}
+		}
+		maps.Copy(names, want[list])
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			if got[list][name] != want[list][name] {
 				t.Errorf("%s: %s: %s: got %q, want %q", r.Title(), list, name, got[list][name], want[list][name])
 			}
 		}
 	}
-	if without != 2 {
-		t.Errorf("%s: %d days without the proxy", r.Title(), without)
+	if without := r.DaysWithout(); len(without) != 1 || without[0].From != idle.From || without[0].Until != idle.Until {
+		t.Errorf("%s: no proxy ran on %v, want %v", r.Title(), without, idle)
 	}
 	if whole := r.Origin == "" && r.Identity == ""; whole {
 		for _, n := range []int64{r.Totals.Allowed, r.Totals.Refused, r.Totals.WouldBeRefused, r.Totals.RefusedForPace, r.Totals.Paced} {
@@ -356,7 +434,7 @@ func compare(t *testing.T, r *report.Report, want wanted) {
 				t.Errorf("nothing is tested: %+v", r.Totals)
 			}
 		}
-		if len(want) != 8 {
+		if len(want) != 9 {
 			t.Errorf("nothing is expected of some lists: %v", slices.Sorted(maps.Keys(want)))
 		}
 	}
