@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"robotsproxy/config"
+	"robotsproxy/config/strictyaml"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/seal"
 )
@@ -104,7 +104,7 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 // printError prints err unless it is nil. The errors of a configuration begin with their
 // position (FILE:LINE:COL), all others with the program's name.
 func printError(stderr io.Writer, err error) {
-	var invalid config.Errors
+	var invalid strictyaml.Errors
 	switch {
 	case errors.As(err, &invalid):
 		fmt.Fprintln(stderr, printable.Text(invalid.Error()))
@@ -121,7 +121,7 @@ func withExitCode(do func(cmd *cobra.Command, args []string) error) func(*cobra.
 		switch {
 		case err == nil, errors.As(err, new(exit)):
 			return err
-		case errors.As(err, new(config.Errors)):
+		case errors.As(err, new(strictyaml.Errors)):
 			return exit{exitUsage, err}
 		default:
 			return exit{exitFailed, err}

@@ -17,6 +17,7 @@ import (
 	"robotsproxy/cli/engine"
 	"robotsproxy/cli/trial"
 	"robotsproxy/config"
+	"robotsproxy/config/strictyaml"
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
@@ -125,7 +126,7 @@ expire. "robotsproxy serve" can serve the directory itself: see directory_listen
 	expires := cmd.Flags().String("expires", "90d", "how long the signatures hold, more than an hour")
 	output := cmd.Flags().StringP("output", "o", "key-directory", "folder for the files; made if there is none")
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
-		hold, err := config.ParseDuration(*expires)
+		hold, err := strictyaml.ParseDuration(*expires)
 		if err == nil && hold <= directory.MaxAge {
 			err = fmt.Errorf("%s is too short, since caches may keep the directory for %v", *expires, directory.MaxAge)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/config"
+	"robotsproxy/config/strictyaml"
 )
 
 // A setting is a key of the configuration that a flag and an environment variable can
@@ -40,10 +41,10 @@ func addSettings(cmd *cobra.Command, settings ...setting) {
 // loadConfig reads the configuration of a command that has these settings: flag
 // beats variable beats file beats base. An empty variable counts as unset.
 func loadConfig(cmd *cobra.Command, base config.Config, settings ...setting) (config.Config, error) {
-	var given []config.Setting
+	var given []strictyaml.Setting
 	for _, s := range settings {
 		if value, source, ok := lookup(cmd, s); ok {
-			given = append(given, config.Setting{Key: s.key, Value: value, Source: source})
+			given = append(given, strictyaml.Setting{Key: s.key, Value: value, Source: source})
 		}
 	}
 	file, _, _ := lookup(cmd, configFlag)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"robotsproxy/config"
+	"robotsproxy/config/strictyaml"
 )
 
 func validateCommand() *cobra.Command {
@@ -30,7 +31,7 @@ say, get a warning. Exit code: 0 the configuration is valid, 2 it is not.`,
 			return err
 		}
 		for _, warning := range cfg.Warnings() {
-			fmt.Fprintln(cmd.ErrOrStderr(), config.Error{Position: warning.Position, Message: "warning: " + warning.Message})
+			fmt.Fprintln(cmd.ErrOrStderr(), strictyaml.Error{Position: warning.Position, Message: "warning: " + warning.Message})
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", file)
 		return nil

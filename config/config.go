@@ -1,9 +1,8 @@
 // Package config has every setting of the program with its default, and reads them from a
 // YAML file.
 //
-// [Load] returns a valid [Config], or [Errors]: every fault at once, each with its file,
-// line and column. It refuses unknown and repeated keys. The packages that use a section
-// define its options, defaults and validation.
+// [Load] returns a valid [Config], or every fault of the file at once, each with its line and
+// column. The packages that use a section define its options, defaults and validation.
 package config
 
 import (
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"robotsproxy/certs"
+	"robotsproxy/config/strictyaml"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redirected"
@@ -66,13 +66,13 @@ type Config struct {
 
 	OverridesNeedReason bool `yaml:"overrides_need_reason"` // refuses overrides without a reason
 
-	warnings []Error
+	warnings []strictyaml.Error
 }
 
 // Warnings returns what is valid in the loaded configuration but refuses requests
 // needlessly, does not do what it says or soon will not, each with its position and what to
 // write instead.
-func (c Config) Warnings() []Error { return c.warnings }
+func (c Config) Warnings() []strictyaml.Error { return c.warnings }
 
 // ListenTLS is the section "listen_tls": where the proxy speaks TLS itself, and as whom.
 type ListenTLS struct {
@@ -184,13 +184,13 @@ func (c Config) Validate() error {
 		errs = append(errs, keyerr.New("name", "%q is no name; write a letter, then letters, digits, - . _", c.Name))
 	}
 	errs = append(errs, c.validateListeners())
-	for _, f := range fields(reflect.ValueOf(c)) {
-		if f.value.Kind() != reflect.Slice {
-			errs = append(errs, validateSection(f.key, f.value))
+	for _, key := range strictyaml.Keys(c) {
+		if key.Value.Kind() != reflect.Slice {
+			errs = append(errs, validateSection(key.Path, key.Value))
 			continue
 		}
-		for i := range f.value.Len() {
-			errs = append(errs, validateSection(keyerr.Item(f.key, i), f.value.Index(i)))
+		for i := range key.Value.Len() {
+			errs = append(errs, validateSection(keyerr.Item(key.Path, i), key.Value.Index(i)))
 		}
 	}
 	return errors.Join(append(errs, c.validateNames(), c.validateReasons())...)

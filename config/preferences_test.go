@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"robotsproxy/config/strictyaml"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots/preference"
@@ -71,7 +72,7 @@ func TestWarningsOfPreferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Errors(c.Warnings()).Error()
+		got := strictyaml.Errors(c.Warnings()).Error()
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: the warnings are %q, want %q", text, got, want)
 		}

@@ -3,9 +3,12 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
+
+	"robotsproxy/config/strictyaml"
 )
 
-// reloadable are the keys whose values a running proxy can replace. The others keep their
+// reloadable are the keys and sections whose values a running proxy can replace. The others keep their
 // values until it is restarted.
 var reloadable = []string{
 	"shutdown_grace", "log.level", "log.decisions", "clients", "listen_tls.cert", "listen_tls.key", "https.mode", "https.passthrough", "https.mixed_tunnel",
@@ -16,20 +19,16 @@ var reloadable = []string{
 // NeedsRestart returns the keys in which c differs from the configuration that a proxy was
 // started with, and whose values a running proxy cannot replace.
 func (c Config) NeedsRestart(started Config) []string {
-	return differences("", reflect.ValueOf(c), reflect.ValueOf(started))
-}
-
-func differences(path string, a, b reflect.Value) (keys []string) {
-	theirs := fields(b)
-	for i, f := range fields(a) {
-		key := join(path, f.key)
-		switch {
-		case slices.Contains(reloadable, key):
-		case f.value.Kind() == reflect.Struct && !isScalar(f.value):
-			keys = append(keys, differences(key, f.value, theirs[i].value)...)
-		case !reflect.DeepEqual(f.value.Interface(), theirs[i].value.Interface()):
-			keys = append(keys, key)
+	var keys []string
+	before := strictyaml.AllKeys(started)
+	for i, key := range strictyaml.AllKeys(c) {
+		if !key.IsSection() && !isReloadable(key.Path) && !reflect.DeepEqual(key.Value.Interface(), before[i].Value.Interface()) {
+			keys = append(keys, key.Path)
 		}
 	}
 	return keys
+}
+
+func isReloadable(key string) bool {
+	return slices.ContainsFunc(reloadable, func(r string) bool { return key == r || strings.HasPrefix(key, r+".") })
 }

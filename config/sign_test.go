@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"robotsproxy/config/strictyaml"
 	"robotsproxy/proxy/sign"
 )
 
@@ -151,7 +152,7 @@ func TestWarningThatNoTunnelIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Errors(c.Warnings()).Error()
+		got := strictyaml.Errors(c.Warnings()).Error()
 		if want != "" {
 			want = folder + "/FILE:5:5: identities[1].sign: " + want
 		}
@@ -172,7 +173,7 @@ func TestWarningThatTheDirectoryIsEmpty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Errors(c.Warnings()).Error()
+		got := strictyaml.Errors(c.Warnings()).Error()
 		if strings.HasPrefix(got, folder+"/FILE:1:19: directory_listen: no identity signs") != warned || !warned && got != "" {
 			t.Errorf("%s: the warnings are %q", text, got)
 		}

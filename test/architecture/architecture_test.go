@@ -46,6 +46,7 @@ var arrows = map[string]map[string]string{
 	},
 	"config": {
 		"certs":               "the options of https",
+		"config/strictyaml":   "it reads the file",
 		"internal/keyerr":     "its errors say which key they are about",
 		"internal/logging":    "the options of log",
 		"internal/redirected": "whether there can be a transparent door",
@@ -61,6 +62,9 @@ var arrows = map[string]map[string]string{
 		"proxy/upstream":      "the options of upstream",
 		"robots/policy":       "the options of robots",
 		"robots/store":        "the options of cache",
+	},
+	"config/strictyaml": {
+		"internal/keyerr": "which key an error of the validation is about",
 	},
 	"proxy": {
 		"certs":               "it ends TLS with leaf certificates",
@@ -357,7 +361,7 @@ var usersOf = map[string][]string{
 	"github.com/elazarl/goproxy":         {"proxy/forward"},
 	"github.com/spf13/cobra":             {"cli"},
 	"github.com/dunglas/httpsfv":         {"robots/preference", "internal/signtest"},
-	"github.com/goccy/go-yaml":           {"config"},
+	"github.com/goccy/go-yaml":           {"config/strictyaml"},
 	"modernc.org/sqlite":                 {"robots/store/sqlitestore/dbfile"},
 	"github.com/dgraph-io/ristretto":     {"robots/keeper/memory"},
 	"github.com/redis/go-redis":          {"robots/store/redisstore", "proxy/pace/fleet", "internal/redisclient", "internal/redistest"},

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ type Position struct {
 
 // position returns where a token begins. The library counts a tab after a colon too low,
 // so the token's text is searched for in the rest of the line.
-func (d *decoder) position(t *token.Token) Position {
+func (d *Decoder) position(t *token.Token) Position {
 	if t == nil || t.Position == nil {
 		return d.positions[""]
 	}
@@ -65,7 +65,7 @@ func begin(n ast.Node) *token.Token {
 
 // isText reports whether the file is UTF-8 without control characters. The library accepts
 // both.
-func (d *decoder) isText() bool {
+func (d *Decoder) isText() bool {
 	unreadable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) && r != '\t' }
 	for i, line := range d.lines {
 		if j := strings.IndexFunc(line, unreadable); j >= 0 {

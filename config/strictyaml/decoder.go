@@ -1,4 +1,22 @@
-package config
+// Package strictyaml reads YAML files into structs, strictly.
+//
+// It differs from the decoders of YAML libraries in three ways. It reports all faults of a file
+// at once, each with its line and column. It refuses what others let pass: unknown and
+// repeated keys, keys without a value, anchors and tags, and numbers where text belongs. And
+// it knows where each key stands, so that faults which a later validation finds have
+// positions too.
+//
+// A [Decoder] reads one file, applies a program's flags to the same struct, takes the errors of
+// the validation and returns the faults. A struct names its keys by tags, as in
+//
+//	Delay time.Duration `yaml:"delay"`
+//
+// Strings, bools, ints, [time.Duration], [net/netip.Prefix] and every
+// [encoding.TextUnmarshaler] are single values; structs, maps and slices are sections,
+// mappings and lists. After a comma a tag may say "inline", for a struct whose keys are those
+// of its section, "path", for a path relative to the file's folder, "size", for an int64 with
+// units like MiB, or "zero", for a duration that may be zero.
+package strictyaml
 
 import (
 	"errors"
@@ -16,21 +34,23 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// A decoder reads a YAML file into a struct, key by key. Unlike the library's decoder, it
-// continues after a fault and records the position of each key.
-type decoder struct {
+// A Decoder reads a YAML file into a struct, key by key. It continues after a fault and
+// records the position of each key.
+type Decoder struct {
 	file      string
 	dir       string // what relative paths in the file are relative to
 	lines     []string
 	row       row
 	positions map[string]Position // by key path; "" is the whole file
 	failed    map[string]bool     // key paths with a fault
-	errs      Errors
+	faults    Errors
 }
 
-func newDecoder(file string, text []byte) *decoder {
+// New returns a decoder of a file. Faults call it by the name file; "" means that there is no
+// file and that text is empty.
+func New(file string, text []byte) *Decoder {
 	whole := strings.TrimPrefix(string(text), "\ufeff")
-	d := &decoder{
+	d := &Decoder{
 		file:      file,
 		dir:       filepath.Dir(file),
 		lines:     strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(whole), "\n"),
@@ -43,7 +63,10 @@ func newDecoder(file string, text []byte) *decoder {
 	return d
 }
 
-func (d *decoder) document(v reflect.Value) {
+// Decode reads the file into the struct that target points to. Keys that the file does not
+// have keep their values; a list or mapping in the file replaces the present one. In each
+// single value, ${NAME} stands for the environment variable NAME.
+func (d *Decoder) Decode(target any) {
 	if !d.isText() {
 		return
 	}
@@ -71,12 +94,12 @@ func (d *decoder) document(v reflect.Value) {
 		d.fail("", d.position(at), "a second YAML document begins here; write the whole configuration as one")
 	}
 	if len(docs) > 0 && docs[0].Body != nil {
-		d.value(docs[0].Body, v, "", "")
+		d.value(docs[0].Body, reflect.ValueOf(target).Elem(), "", "")
 	}
 }
 
 // value decodes n, the value of key, into v.
-func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
+func (d *Decoder) value(n ast.Node, v reflect.Value, key, option string) {
 	if key != "" {
 		if _, isSection := n.(*ast.MappingNode); !isSection && n.Type() != ast.NullType {
 			d.positions[key] = d.position(begin(n))
@@ -113,20 +136,20 @@ func (d *decoder) value(n ast.Node, v reflect.Value, key, option string) {
 	d.fail(key, d.position(begin(n)), "this must be "+wanted(v))
 }
 
-func (d *decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
-	known := fields(v)
+func (d *Decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
+	known := keysOf(v, path)
 	for name, pair := range d.pairs(n, path) {
 		key := join(path, name)
-		i := slices.IndexFunc(known, func(f field) bool { return f.key == name })
+		i := slices.IndexFunc(known, func(k Key) bool { return k.Path == key })
 		if i < 0 {
-			d.fail("", d.position(begin(pair.Key)), fmt.Sprintf("unknown key %q%s", key, suggest(name, known)))
+			d.fail("", d.position(begin(pair.Key)), fmt.Sprintf("unknown key %q%s", key, suggest(name, path, known)))
 			continue
 		}
-		d.value(pair.Value, known[i].value, key, known[i].option)
+		d.value(pair.Value, known[i].Value, key, known[i].option)
 	}
 }
 
-func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
+func (d *Decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
 	v.SetZero() // a mapping in the file replaces the default one
 	if len(n.Values) > 0 {
 		v.Set(reflect.MakeMap(v.Type()))
@@ -144,7 +167,7 @@ func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, path string) {
 
 // pairs yields the keys that can be read. It reports the others, and those that are
 // repeated.
-func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.MappingValueNode] {
+func (d *Decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.MappingValueNode] {
 	return func(yield func(string, *ast.MappingValueNode) bool) {
 		lines := map[string]int{}
 		for _, pair := range n.Values {
@@ -172,7 +195,7 @@ func (d *decoder) pairs(n *ast.MappingNode, path string) iter.Seq2[string, *ast.
 	}
 }
 
-func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path, option string) {
+func (d *Decoder) list(n *ast.SequenceNode, v reflect.Value, path, option string) {
 	v.SetZero()
 	v.Grow(len(n.Values))
 	v.SetLen(len(n.Values))
@@ -183,7 +206,7 @@ func (d *decoder) list(n *ast.SequenceNode, v reflect.Value, path, option string
 	}
 }
 
-func (d *decoder) scalar(n ast.Node, v reflect.Value, key, option string) {
+func (d *Decoder) scalar(n ast.Node, v reflect.Value, key, option string) {
 	at := d.position(begin(n))
 	s := scalar{n.GetToken().Value, true}
 	switch n := n.(type) {
@@ -216,6 +239,23 @@ func wanted(v reflect.Value) string {
 	return "a mapping (KEY: VALUE)"
 }
 
-func join(path, key string) string {
-	return strings.TrimPrefix(path+"."+key, ".")
+// A Setting is the value of one key from outside the file, as from a flag of the command line.
+type Setting struct {
+	Key    string // as in "log.level"
+	Value  string
+	Source string // its name in faults, as in "--log-level"
+}
+
+// Set applies a setting to the struct that target points to, which must have its key. A
+// relative path in it stays relative to the working directory, as paths on a command line are.
+func (d *Decoder) Set(s Setting, target any) {
+	all := allKeysOf(reflect.ValueOf(target).Elem(), "")
+	i := slices.IndexFunc(all, func(k Key) bool { return k.Path == s.Key })
+	if i < 0 {
+		panic("strictyaml: setting for the unknown key " + s.Key)
+	}
+	d.positions[s.Key] = Position{Source: s.Source}
+	if err := setScalar(all[i].Value, all[i].option, scalar{text: s.Value}); err != nil {
+		d.fail(s.Key, d.positions[s.Key], err.Error())
+	}
 }

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"encoding"
@@ -54,7 +54,7 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 		}
 		v.SetInt(n)
 	default:
-		panic(fmt.Sprintf("config: no key can be a %s", v.Type()))
+		panic(fmt.Sprintf("strictyaml: no key can be a %s", v.Type()))
 	}
 	return nil
 }
