@@ -79,7 +79,7 @@ func (b *Builder) Ran(day counts.Day) { entry(b.days, day) }
 
 // Add adds a row, unless it is not what the report is about. It returns no error.
 func (b *Builder) Add(row counts.Row) error {
-	if row.Day < b.scope.From || row.Day > b.scope.Until || b.scope.Identity != "" && row.Identity != b.scope.Identity {
+	if !b.scope.Has(row.Day) || b.scope.Identity != "" && row.Identity != b.scope.Identity {
 		return nil
 	}
 	if b.scope.Origin != "" && row.Origin != b.scope.Origin {
@@ -105,7 +105,7 @@ func (b *Builder) Add(row counts.Row) error {
 // AddChange adds a change of a robots.txt, unless it is not what the report is about. Of a
 // report about one identity, the changes are those of the origins that it has asked.
 func (b *Builder) AddChange(c Change) {
-	if day := counts.DayOf(c.Time); day < b.scope.From || day > b.scope.Until || b.scope.Origin != "" && c.Origin != b.scope.Origin {
+	if !b.scope.Has(counts.DayOf(c.Time)) || b.scope.Origin != "" && c.Origin != b.scope.Origin {
 		return
 	}
 	b.changes = append(b.changes, c)

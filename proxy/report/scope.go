@@ -1,9 +1,8 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"robotsproxy/robots"
@@ -28,24 +27,14 @@ type Question struct {
 // DefaultSince begins a report where nobody says otherwise.
 const DefaultSince = "30d"
 
-// maxDays is some 27 years.
-const maxDays = 10_000
-
 // Scope reads what is asked for at a time. Its error begins with the name of what is wrong:
 // since, until or origin.
 func (q Question) Scope(now time.Time) (scope Scope, err error) {
-	today := counts.DayOf(now)
-	if scope.Until, err = parseDay(q.Until, "0d", today); err != nil {
+	if scope.Until, err = counts.ParseUntil(cmp.Or(q.Until, "0d"), counts.DayOf(now)); err != nil {
 		return scope, fmt.Errorf("until: %w", err)
 	}
-	if scope.From, err = parseDay(q.Since, DefaultSince, scope.Until+1); err != nil {
+	if scope.From, err = counts.ParseFrom(cmp.Or(q.Since, DefaultSince), scope.Until); err != nil {
 		return scope, fmt.Errorf("since: %w", err)
-	}
-	switch {
-	case scope.From > scope.Until:
-		return scope, fmt.Errorf("since: the period would begin on %s, after its last day, %s", scope.From, scope.Until)
-	case scope.Until-scope.From >= maxDays:
-		return scope, fmt.Errorf("since: the period has more than %d days", maxDays)
 	}
 	if q.Origin != "" {
 		target, err := robots.ParseTarget(q.Origin)
@@ -56,21 +45,4 @@ func (q Question) Scope(now time.Time) (scope Scope, err error) {
 	}
 	scope.Identity = q.Identity
 	return scope, nil
-}
-
-// parseDay reads a day, or a number of days before another. Instead of "" it reads otherwise.
-func parseDay(text, otherwise string, before counts.Day) (counts.Day, error) {
-	if text == "" {
-		text = otherwise
-	}
-	if days, found := strings.CutSuffix(text, "d"); found {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return before - counts.Day(n), nil
-		}
-	}
-	day, err := counts.ParseDay(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no day; write one, as in 2026-01-31, or a number of days, as in 30d", text)
-	}
-	return day, nil
 }

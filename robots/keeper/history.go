@@ -31,11 +31,25 @@ type Version struct {
 	Diff      string    `json:"diff,omitempty"` // unified, from the text of the version before it
 }
 
+// Versions returns the distinct answers of an origin's file, as [store.Store] does.
+func (fs Files) Versions(ctx context.Context, origin robots.Origin) ([]store.Version, error) {
+	return fs.keeper.store.Versions(ctx, fs.key(origin).String())
+}
+
+// URL is that of an origin's file.
+func (fs Files) URL(origin robots.Origin) string {
+	return robots.Target{Origin: origin, Path: fs.kind.Path()}.String()
+}
+
+func (fs Files) key(origin robots.Origin) memory.Key {
+	return memory.Key{Origin: origin, Kind: fs.kind}
+}
+
 // History returns the history of an origin's file. It has no versions if the origin has
 // never answered. The error is that of the store.
 func (fs Files) History(ctx context.Context, origin robots.Origin) (History, error) {
-	h := History{Kind: fs.kind, Origin: memory.Key{Origin: origin, Kind: fs.kind}.String()}
-	versions, err := fs.keeper.store.Versions(ctx, h.Origin)
+	h := History{Kind: fs.kind, Origin: fs.key(origin).String()}
+	versions, err := fs.Versions(ctx, origin)
 	if err != nil {
 		return h, err
 	}

@@ -30,6 +30,7 @@ var arrows = map[string]map[string]string{
 	},
 	"cli/summary": {
 		"internal/printable": "it shows what sites and clients wrote",
+		"internal/wholefile": "its file is there whole or not at all",
 		"proxy/decision":     "it counts decisions",
 		"proxy/sealed":       "what became of the connections of a sealed command",
 	},
@@ -348,7 +349,7 @@ var leaves = []string{
 	"robots/urlpath", "cli/child",
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
-	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage",
+	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage", "internal/wholefile",
 	"robots/store/counts", "robots/store/encoding", "robots/store/sqlitestore/dbfile",
 }
 

@@ -107,9 +107,6 @@ type Batch struct {
 	Rows []Row  // of which no two have the same day and decision
 }
 
-// A Period is the days from the first to the last, both included.
-type Period struct{ From, Until Day }
-
 // A Store keeps counts. It is safe for concurrent use.
 type Store interface {
 	// AddCounts adds a batch to what is kept. After an error nothing of it is kept, or the
