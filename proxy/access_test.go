@@ -14,9 +14,10 @@ import (
 	"robotsproxy/proxy/identity"
 )
 
-func htpasswd(t *testing.T, cost int) string {
+// htpasswd makes a file with one user, whose password is cheap to check.
+func htpasswd(t *testing.T) string {
 	t.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte("pass:word"), cost)
+	hash, err := bcrypt.GenerateFromPassword([]byte("pass:word"), bcrypt.MinCost)
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "htpasswd")
 	must(t, os.WriteFile(file, []byte("# who may\n\nimages:"+string(hash)+"\n"), 0o600))
@@ -25,7 +26,7 @@ func htpasswd(t *testing.T, cost int) string {
 
 func TestUsers(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost)
+		s.clients.Htpasswd = htpasswd(t)
 		s.gate.Identities.Entries = []identity.Entry{{Name: "image-bot", Match: identity.Match{Users: []string{"images"}}}}
 	})
 	plain, secure := w.origin("http", nil), w.origin("https", nil)

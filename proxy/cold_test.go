@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"robotsproxy/internal/conntest"
 )
 
 // coldOrigin is a site that counts the connections whose client offers HTTP/2, and holds
@@ -87,25 +89,13 @@ func TestColdOrigins(t *testing.T) {
 // Neither a client that leaves nor an origin that fails keeps others waiting.
 func TestColdOriginsThatFail(t *testing.T) {
 	w := newWorld(t, exempt)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
 	var dialled atomic.Int64
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			dialled.Add(1)
-			conn.Close() // no TLS
-		}
-	}()
-	t.Cleanup(func() { l.Close() })
+	site := conntest.Serve(t, "127.0.0.1:0", func(net.Conn) { dialled.Add(1) }) // no TLS
 	client := w.client("h2")
 	var asking sync.WaitGroup
 	for range 20 {
 		asking.Go(func() {
-			resp, err := client.Get("https://" + l.Addr().String() + "/page")
+			resp, err := client.Get("https://" + site + "/page")
 			if err != nil || resp.StatusCode != 502 {
 				t.Errorf("%v %v", resp, err)
 				return

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/proxy/upstream"
 )
 
@@ -87,31 +88,13 @@ func parent(t *testing.T, asked chan<- string) http.Handler {
 			io.Copy(w, resp.Body)
 			return
 		}
-		up, err := net.Dial("tcp", r.Host)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		down, _, _ := w.(http.Hijacker).Hijack()
-		io.WriteString(down, "HTTP/1.1 200 OK\r\n\r\n")
-		join(up, down)
+		conntest.Tunnel(w, r.Host)
 	})
-}
-
-func join(a, b net.Conn) {
-	go func() {
-		io.Copy(a, b)
-		a.Close()
-	}()
-	go func() {
-		io.Copy(b, a)
-		b.Close()
-	}()
 }
 
 // socks5 is a SOCKS server (RFC 1928, RFC 1929) that knows one user.
 func socks5(t *testing.T, asked chan<- string) string {
-	return serveConns(t, func(conn net.Conn) {
+	return conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
 		r := bufio.NewReader(conn)
 		read := func(n int) []byte {
 			b := make([]byte, n)
@@ -123,7 +106,6 @@ func socks5(t *testing.T, asked chan<- string) string {
 		user := read(int(read(2)[1]))
 		password := read(int(read(1)[0]))
 		if string(user)+":"+string(password) != "u:p" {
-			conn.Close()
 			return
 		}
 		conn.Write([]byte{1, 0})
@@ -138,11 +120,10 @@ func socks5(t *testing.T, asked chan<- string) string {
 		asked <- target
 		up, err := net.Dial("tcp", target)
 		if err != nil {
-			conn.Close()
 			return
 		}
 		conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
-		join(up, conn)
+		conntest.Join(up, conn)
 	})
 }
 

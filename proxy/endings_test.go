@@ -6,31 +6,23 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"robotsproxy/internal/conntest"
 )
 
 // If a request's body ends wrongly, or is not read to its end, the connection is closed:
 // what follows must not be read as a request.
 func TestBodiesThatEndEarly(t *testing.T) {
 	const hidden = "GET http://HOST/public HTTP/1.1\r\nHost: HOST\r\n\r\n"
-	gone, err := net.Listen("tcp", "127.0.0.1:0") // takes a request and leaves
-	must(t, err)
-	defer gone.Close()
-	go func() {
-		for {
-			conn, err := gone.Accept()
-			if err != nil {
-				return
-			}
-			conn.Read(make([]byte, 4<<10))
-			conn.Close()
-		}
-	}()
+	gone := conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) { // takes a request and leaves
+		conn.Read(make([]byte, 4<<10))
+	})
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	dead.Close()
 	w := guardedWorld(t, func(s *settings) { s.policies = newSays(allowsAll) })
 	g := newGuarded(t, "http")
-	for _, site := range []string{dead.Addr().String(), gone.Addr().String(), g.host()} {
+	for _, site := range []string{dead.Addr().String(), gone, g.host()} {
 		for _, body := range []string{
 			"Content-Length: 10000000\r\n\r\n" + strings.Repeat(hidden, 10),
 			"Transfer-Encoding: chunked\r\n\r\n" + chunk("x")[:6] + hidden,

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/proxy/opaque"
 )
 
@@ -491,22 +492,14 @@ func TestServerNames(t *testing.T) {
 // A tunnel passes on nothing that is neither TLS nor HTTP, however similar.
 func TestNothingElseInTunnels(t *testing.T) {
 	w := guardedWorld(t, func(s *settings) { s.policies = newSays(allowsAll) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
 	dialled := make(chan struct{}, 100)
-	go func() {
-		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			dialled <- struct{}{}
-			conn.Close()
-		}
-	}()
+	site := conntest.Serve(t, "127.0.0.1:0", func(net.Conn) { dialled <- struct{}{} })
 	for _, first := range []string{
 		"SSH-2.0-x\r\n", "\x00", "\x05\x01\x00", "\x80\x2e\x01\x03\x01", "\x16\x02\x00\x00\x05", "\x16\x03\x01\x00\x05hello", "\x17\x03\x03\x00\x01x", "\x15\x03\x01\x00\x02\x01\x00",
 		"\r\nGET /public HTTP/1.1\r\nHost: x\r\n\r\n", " GET /public HTTP/1.1\r\n\r\n", "GET\t/public HTTP/1.1\r\n\r\n", "G\x00T /public HTTP/1.1\r\n\r\n", "<policy-file-request/>\x00",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", "USER x\r\n", "EHLO x\r\n", "* OK\r\n",
 	} {
-		c := w.tunnel(l.Addr().String())
+		c := w.tunnel(site)
 		c.send(first)
 		if answer, _ := io.ReadAll(c); len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") && answer[0] != 0x15 {
 			t.Errorf("%q: %q", first, answer)

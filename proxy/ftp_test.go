@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
@@ -368,10 +369,9 @@ type script struct {
 }
 
 func (s *script) start(t *testing.T) (url string) {
-	return "ftp://" + serveConns(t, func(conn net.Conn) {
+	return "ftp://" + conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
 		s.control.Add(1)
 		defer s.control.Add(-1)
-		defer conn.Close()
 		s.serve(conn)
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -315,8 +316,7 @@ func TestRobotsRedirectsToLoopback(t *testing.T) {
 // A parent proxy resolves names itself. Addresses of loopback are refused nevertheless.
 func TestLoopbackByParent(t *testing.T) {
 	asked := make(chan string, 100)
-	parent := serveConns(t, func(conn net.Conn) {
-		defer conn.Close()
+	parent := conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
 		r, err := http.ReadRequest(bufio.NewReader(conn))
 		if err == nil {
 			asked <- r.RequestURI
@@ -342,18 +342,7 @@ func TestLoopbackByParent(t *testing.T) {
 func TestClientsHere(t *testing.T) {
 	l := outside(t)
 	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Close()
-		}
-	}()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	must(t, err)
-	defer conn.Close()
+	conn, _ := conntest.Through(t, l)
 	for _, c := range []struct {
 		conn net.Conn
 		here bool

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -206,8 +207,7 @@ func unreadWorld(t *testing.T, policies gate.Policies) *world {
 
 // echo is a server that sends back what it receives until its client closes.
 func echo(t *testing.T) string {
-	return serveConns(t, func(conn net.Conn) {
-		defer conn.Close()
+	return conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
 		io.Copy(conn, conn)
 		io.WriteString(conn, " end")
 	})

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/internal/signtest"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
@@ -88,15 +88,8 @@ func isUnsigned(r *http.Request) bool {
 
 // leadsAllTo starts a parent proxy that leads every CONNECT to one address.
 func leadsAllTo(t *testing.T, address string) (parent string) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		up, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		down, _, _ := w.(http.Hijacker).Hijack()
-		io.WriteString(down, "HTTP/1.1 200 OK\r\n\r\n")
-		join(up, down)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conntest.Tunnel(w, address)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL

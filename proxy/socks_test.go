@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
@@ -211,7 +209,7 @@ func TestSOCKSUsers(t *testing.T) {
 	credentials := func(user, password string) string {
 		return "\x01" + string(rune(len(user))) + user + string(rune(len(password))) + password
 	}
-	checked := func(s *settings) { s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost) }
+	checked := func(s *settings) { s.clients.Htpasswd = htpasswd(t) }
 	for _, test := range []struct {
 		name, methods, credentials string
 		change                     func(*settings)
@@ -265,7 +263,7 @@ func TestSOCKSClientsElsewhere(t *testing.T) {
 
 	stranger := guardedWorld(t, withFar(&far), func(s *settings) {
 		s.clients = access.Defaults()
-		s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost)
+		s.clients.Htpasswd = htpasswd(t)
 	})
 	for _, wanted := range []string{g.host(), "127.0.0.1:" + g.port} {
 		if _, reply := stranger.askSOCKS(wanted); reply != socks.NotAllowed {

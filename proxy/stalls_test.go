@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/net/http2"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/proxy/opaque"
 )
 
@@ -165,10 +166,9 @@ func TestUnreadTunnelsThatStandStill(t *testing.T) {
 			})
 			done := make(chan struct{})
 			defer close(done)
-			c := w.tunnel(serveConns(t, func(conn net.Conn) {
+			c := w.tunnel(conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
 				test.origin(conn)
 				<-done
-				conn.Close()
 			}))
 			c.send("x")
 			go test.client(c)

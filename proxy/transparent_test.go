@@ -21,8 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
-
+	"robotsproxy/internal/conntest"
 	"robotsproxy/proxy/opaque"
 )
 
@@ -108,10 +107,10 @@ func (r *redirects) dial(t *testing.T, wanted string) *rawConn {
 }
 
 // redirectTLS is redirect with TLS for a server name, "" for none.
-func (w *world) redirectTLS(wanted, name string, protocols ...string) (*rawConn, error) {
+func (w *world) redirectTLS(wanted, name string) (*rawConn, error) {
 	w.t.Helper()
 	config := w.trust()
-	config.ServerName, config.NextProtos, config.InsecureSkipVerify = name, protocols, name == ""
+	config.ServerName, config.InsecureSkipVerify = name, name == ""
 	conn := tls.Client(w.redirect(wanted), config)
 	return &rawConn{w.t, conn, bufio.NewReader(conn)}, conn.Handshake()
 }
@@ -474,7 +473,7 @@ func TestTransparentStandIns(t *testing.T) {
 
 // Requests to a proxy are served as such, and nothing else wants a user.
 func TestTransparentProxyRequests(t *testing.T) {
-	w := guardedWorld(t, func(s *settings) { s.clients.Htpasswd = htpasswd(t, bcrypt.MinCost) })
+	w := guardedWorld(t, func(s *settings) { s.clients.Htpasswd = htpasswd(t) })
 	plain, secure := w.origin("http", nil), w.origin("https", nil)
 	right := "Proxy-Authorization: " + "Basic " + base64.StdEncoding.EncodeToString([]byte("images:pass:word")) + "\r\n"
 	for _, test := range []struct {
@@ -581,8 +580,7 @@ func TestTransparentLoopbackIsForClientsHere(t *testing.T) {
 // A destination that the operator allows is reached whatever is spoken, also where the server
 // speaks first; only addresses that are never dialled stay closed.
 func TestTransparentDirect(t *testing.T) {
-	greets := serveConns(t, func(conn net.Conn) {
-		defer conn.Close()
+	greets := conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
 		io.WriteString(conn, "220 hello\r\n")
 		said, _ := io.ReadAll(conn)
 		conn.Write(said)

@@ -137,24 +137,6 @@ func (w *world) open(serve func(net.Listener) error) (address string) {
 	return l.Addr().String()
 }
 
-// serveConns starts a server on a free port that calls serve for each connection.
-func serveConns(t *testing.T, serve func(net.Conn)) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serve(conn)
-		}
-	}()
-	return l.Addr().String()
-}
-
 // originRoots writes the certificate of httptest's servers to a file.
 func originRoots(t *testing.T, dir string) string {
 	s := httptest.NewUnstartedServer(nil)

@@ -33,19 +33,7 @@ func listenAt(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	greetUnix(l)
-}
-
-func greetUnix(l net.Listener) {
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Close()
-		}
-	}()
+	greet(l)
 }
 
 func init() {

@@ -102,8 +102,8 @@ func outputOf(t *testing.T, cmd *exec.Cmd, o Options) string {
 	return output.String()
 }
 
-// greet answers each connection to the listeners with its local and its remote address,
-// until the listeners are closed.
+// greet answers each connection to the listeners with its local and, if it is one of TCP, its
+// remote address, until the listeners are closed.
 func greet(listeners ...net.Listener) {
 	for _, l := range listeners {
 		go func() {

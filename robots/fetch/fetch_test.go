@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/internal/conntest"
 	"robotsproxy/robots"
 	"robotsproxy/robots/tdmrep"
 )
@@ -72,25 +73,10 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 
 // serveRaw starts an origin that answers each connection with these octets and closes it.
 func serveRaw(t *testing.T, response string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Read(make([]byte, 4096))
-			io.WriteString(conn, response)
-			conn.Close()
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-ended })
-	return "http://" + l.Addr().String()
+	return "http://" + conntest.Serve(t, "127.0.0.1:0", func(conn net.Conn) {
+		conn.Read(make([]byte, 4096))
+		io.WriteString(conn, response)
+	})
 }
 
 func TestFetchByStatus(t *testing.T) {

@@ -11,28 +11,16 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/internal/conntest"
+
 	"github.com/coder/websocket"
 )
 
-// echoSite starts a server that sends back what it gets, without HTTP or TLS.
-func echoSite(t *testing.T) (address string) {
+// echo starts a server that sends back what it gets, without HTTP or TLS, and returns its
+// address.
+func echo(t *testing.T, address string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				io.Copy(conn, conn)
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return conntest.Serve(t, address, func(conn net.Conn) { io.Copy(conn, conn) })
 }
 
 // wantEcho sends a word and expects it back.
@@ -49,7 +37,7 @@ func wantEcho(t *testing.T, conn io.ReadWriter, word string) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	const long = 16 << 20 // more than socket buffers hold between two processes
-	echo := echoSite(t)
+	echo := echo(t, "127.0.0.1:0")
 	w := start(t, `shutdown_grace: 10m
 https: {passthrough: ["localhost"]}
 overrides: [{origin: "https://localhost:*", verdict: allow}]`)

@@ -17,19 +17,17 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	code := runTests(m)
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(suite{m})
 }
 
-// runTests runs the tests with the program built, in the network that they are in.
-func runTests(m *testing.M) (code int) {
+// A suite is the tests, which need the program built.
+type suite struct{ *testing.M }
+
+// Run runs them in the network that they are in.
+func (s suite) Run() (code int) {
 	program = os.Getenv(programVariable)
 	if program == "" {
-		return build.RunTests(m, &program)
+		return build.RunTests(s.M, &program)
 	}
 	close, err := openOwnNetwork()
 	if err != nil {
@@ -37,7 +35,7 @@ func runTests(m *testing.M) (code int) {
 		return 1
 	}
 	defer close()
-	return m.Run()
+	return s.M.Run()
 }
 
 // deadAddress is an address where nobody listens: only the superuser may take the port,

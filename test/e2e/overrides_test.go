@@ -11,15 +11,15 @@ import (
 )
 
 // overrideOf is a configuration with one override of a site.
-func overrideOf(site *origin, verdict, expires string) string {
-	return fmt.Sprintf("overrides:\n  - {origin: %q, verdict: %s, reason: they offer an API, by: Ada, expires: %s}", site.URL, verdict, expires)
+func overrideOf(site *origin, expires string) string {
+	return fmt.Sprintf("overrides:\n  - {origin: %q, verdict: disallow, reason: they offer an API, by: Ada, expires: %s}", site.URL, expires)
 }
 
 // Whoever meets an override learns why it is there: the client, and readers of the log and the API.
 func TestOverridesSayWhy(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, "http", shop(), nil)
-	w := start(t, overrideOf(site, "disallow", "9999-12-30"), "overrides_need_reason: true")
+	w := start(t, overrideOf(site, "9999-12-30"), "overrides_need_reason: true")
 	page := site.URL + "/products/1"
 
 	if r := w.curl(page); r.status != 403 || !strings.Contains(r.body, "the operator's own word on "+site.URL+", by Ada until 9999-12-30: they offer an API\n") {
@@ -46,7 +46,7 @@ func TestOverridesSayWhy(t *testing.T) {
 func TestOverrideThatEnds(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, "http", shop(), nil)
-	w := start(t, overrideOf(site, "disallow", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339Nano)))
+	w := start(t, overrideOf(site, time.Now().Add(2*time.Second).UTC().Format(time.RFC3339Nano)))
 	w.log.wait(t, w.exited, `"level":"warn"`, ":2:", "overrides[0].expires: the override of "+site.URL+" appli")
 
 	w.becomes(site.URL+"/products/1", 200, "no_rule")
@@ -55,7 +55,7 @@ func TestOverrideThatEnds(t *testing.T) {
 		t.Errorf("logged %s", last[len(last)-1])
 	}
 	for _, bySignal := range []bool{false, true} {
-		w.reload(bySignal, overrideOf(site, "disallow", "2026-01-31"))
+		w.reload(bySignal, overrideOf(site, "2026-01-31"))
 		w.log.wait(t, w.exited, `"level":"warn"`, "applied until 2026-01-31 and no longer does")
 	}
 }
@@ -63,7 +63,7 @@ func TestOverrideThatEnds(t *testing.T) {
 func TestReloadOfAnOverrideWithoutReason(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, "http", shop(), nil)
-	w := start(t, overrideOf(site, "disallow", "9999-12-30"))
+	w := start(t, overrideOf(site, "9999-12-30"))
 	if line := w.refusedReload("overrides_need_reason: true\noverrides: [{origin: " + site.URL + ", verdict: allow}]"); !strings.Contains(line, ":2:13: overrides[0].reason: it is missing") {
 		t.Errorf("logged %s", line)
 	}
@@ -72,14 +72,14 @@ func TestReloadOfAnOverrideWithoutReason(t *testing.T) {
 
 func overridesThatEnd(t *testing.T, browser context.Context) {
 	site := newOrigin(t, "http", shop(), nil)
-	w := start(t, overrideOf(site, "disallow", "9999-12-30"))
+	w := start(t, overrideOf(site, "9999-12-30"))
 	p := w.open(browser, "#/explain?url="+url.QueryEscape(site.URL+"/"))
 	p.wantText("#explained", "refused", "Ada", "they offer an API")
 	p = w.open(browser, "")
 	p.wantText("#live-empty", "No requests yet")
 	p.want(`document.querySelector("#overrides-notice").hidden`)
 
-	w.reload(false, overrideOf(site, "disallow", "2026-01-31"))
+	w.reload(false, overrideOf(site, "2026-01-31"))
 	p = w.open(browser, "")
 	p.wantText("#overrides-notice", "the override of "+site.URL+" applied until 2026-01-31 and no longer does; write a later date, or remove the override")
 }

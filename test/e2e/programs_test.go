@@ -24,7 +24,6 @@ type client struct {
 	command []string // gets the URL as its last argument
 	pages   pages    // the zero value means pages of the shop
 	refusal string   // pattern of what it shows of a refusal; "" means its status and Proxy-Status
-	adapted bool     // it has flags or code for the proxy or its CA
 }
 
 // copied copies a folder of testdata to where every user may read it.

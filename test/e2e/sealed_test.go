@@ -31,10 +31,10 @@ print(c.getresponse().status)
 `
 
 // sealedWorld is a world in which a sealed command can ask for https pages by address too.
-func sealedWorld(t *testing.T, config ...string) *world {
+func sealedWorld(t *testing.T) *world {
 	t.Helper()
 	needsSealing(t)
-	return newWorld(t, append(config, `upstream: {ca_file: ORIGINS, insecure: ["192.0.2.*", "2001:*"]}`)...)
+	return newWorld(t, `upstream: {ca_file: ORIGINS, insecure: ["192.0.2.*", "2001:*"]}`)
 }
 
 // sealed prepares a run of a sealed command. args are flags of run and, after --, the command.
@@ -157,28 +157,6 @@ try:
         print(s.makefile().readline().strip() or "closed")
 except OSError as e:
     print(type(e).__name__)`, host, port}
-}
-
-// echo is a server that answers a line with the same line.
-func echo(t *testing.T, address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	must(t, err)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				io.Copy(conn, conn)
-			}()
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-ended })
 }
 
 // What is not HTTP is refused, and the summary says how it may pass: by --allow.
