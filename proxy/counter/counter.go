@@ -106,10 +106,7 @@ func (c *Counter) Close() {
 func (c *Counter) Add(d decision.Decision) {
 	day := counts.DayOf(d.Time)
 	what := decisionOf(&d)
-	n := counts.Count{Requests: 1}
-	if d.PacedMS > 0 {
-		n.Paced, n.Waited = 1, time.Duration(d.PacedMS)*time.Millisecond
-	}
+	n := countOf(&d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	table := c.days[day]
@@ -174,7 +171,25 @@ func (c *Counter) take() {
 	}
 }
 
-// decisionOf returns what is counted of a decision.
+// countOf returns what one decision adds to the counts.
+func countOf(d *decision.Decision) counts.Count {
+	n := counts.Count{Requests: 1}
+	if d.PacedMS > 0 {
+		n.Paced, n.Waited = 1, time.Duration(d.PacedMS)*time.Millisecond
+	}
+	switch d.Edge {
+	case decision.Challenged:
+		n.Challenged = 1
+	case decision.TurnedAway:
+		n.TurnedAway = 1
+	case decision.Priced:
+		n.Priced = 1
+	}
+	return n
+}
+
+// decisionOf returns what tells a decision apart. The price that a site names does not: it may
+// be another one for each page.
 func decisionOf(d *decision.Decision) counts.Decision {
 	return counts.Decision{
 		Identity:       d.Identity,

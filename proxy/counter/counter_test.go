@@ -247,6 +247,25 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// What a site does although its robots.txt allows the request is counted by its kind.
+func TestEdges(t *testing.T) {
+	s := &flaky{}
+	c := counter.New(s, time.Now, zerolog.Nop())
+	d := decided("https://a.example")
+	for _, edge := range []decision.Edge{"", decision.Challenged, decision.TurnedAway, decision.TurnedAway, decision.Priced} {
+		d.Edge, d.Price = edge, fmt.Sprintf("USD %d", len(edge)) // which tells no decisions apart
+		c.Add(d)
+	}
+	c.Close()
+	for _, day := range storetest.ReadCounts(t, s, everything) {
+		for _, n := range day {
+			if n != (counts.Count{Requests: 5, Challenged: 1, TurnedAway: 2, Priced: 1}) {
+				t.Errorf("got %+v", n)
+			}
+		}
+	}
+}
+
 // BenchmarkAdd measures what a request waits for, one after the other and at once.
 func BenchmarkAdd(b *testing.B) {
 	c := counter.New(&counts.Memory{}, time.Now, zerolog.Nop())

@@ -42,6 +42,9 @@ func (s *sums) totals() Totals {
 		RefusedForPace: s.outcomes[counts.Late],
 		Paced:          s.all.Paced,
 		PacedSeconds:   s.all.Waited.Seconds(),
+		Challenged:     s.all.Challenged,
+		TurnedAway:     s.all.TurnedAway,
+		Priced:         s.all.Priced,
 	}
 }
 

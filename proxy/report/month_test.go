@@ -156,6 +156,7 @@ type line struct {
 	OverrideReason string    `json:"override_reason"`
 	Status         int       `json:"status"`
 	PacedMS        int64     `json:"paced_ms"`
+	Edge           string    `json:"edge"`
 }
 
 // A month of three bots over 200 sites, on two days of which no proxy ran, and on one of which
@@ -273,12 +274,29 @@ func request(t *testing.T, g *gate.Gate, ask gate.Ask) {
 	}
 	switch {
 	case a.Admits():
+		status, header := answer(a.URL)
+		a.NoteEdge(status, header)
 		a.Done(http.StatusOK, 1024, nil)
 	case a.Late() != nil:
 		a.Done(http.StatusTooManyRequests, 100, nil)
 	default:
 		a.Done(http.StatusForbidden, 100, nil)
 	}
+}
+
+// answer is what a site answers to a request: some turn it away.
+func answer(url string) (status int, header http.Header) {
+	header = http.Header{}
+	switch strings.Index("456", url[len("https://site00"):][:1]) {
+	case 0:
+		header.Set("Cf-Mitigated", "challenge")
+		return http.StatusForbidden, header
+	case 1:
+		return http.StatusUnauthorized, header
+	case 2:
+		return http.StatusPaymentRequired, header
+	}
+	return http.StatusOK, header
 }
 
 // wanted is what a report says, as maps from the names of a line to its numbers.
@@ -294,7 +312,7 @@ func (w wanted) set(list, names string, numbers ...any) {
 // expected makes of the log's lines, and of the changes that the web has shown, what the report
 // is to say, each list by itself, in the simplest way.
 func expected(scope report.Scope, lines []line, changes []report.Change) wanted {
-	type sum struct{ all, allowed, would, refused, pace, paced, ms int64 }
+	type sum struct{ all, allowed, would, refused, pace, paced, ms, challenged, turned, priced int64 }
 	sums := map[string]map[string]*sum{}
 	daysOf := map[string]map[counts.Day]bool{}
 	causes := map[string]map[string]bool{}
@@ -321,6 +339,14 @@ func expected(scope report.Scope, lines []line, changes []report.Change) wanted 
 		if l.PacedMS > 0 {
 			s.paced++
 			s.ms += l.PacedMS
+		}
+		switch l.Edge {
+		case "challenged":
+			s.challenged++
+		case "refused":
+			s.turned++
+		case "priced":
+			s.priced++
 		}
 	}
 	for _, l := range lines {
@@ -366,6 +392,7 @@ func expected(scope report.Scope, lines []line, changes []report.Change) wanted 
 				w.set(list, names, report.Totals{
 					Requests: s.all, Allowed: s.allowed, WouldBeRefused: s.would, Refused: s.refused, RefusedForPace: s.pace,
 					Paced: s.paced, PacedSeconds: float64(s.ms) / 1000,
+					Challenged: s.challenged, TurnedAway: s.turned, Priced: s.priced,
 				})
 			case "refusals", "preferences":
 				w.set(list, names, s.refused+s.pace, s.would)
@@ -429,7 +456,7 @@ func compare(t *testing.T, r *report.Report, want wanted, idle counts.Period) {
 		t.Errorf("%s: no proxy ran on %v, want %v", r.Title(), without, idle)
 	}
 	if whole := r.Origin == "" && r.Identity == ""; whole {
-		for _, n := range []int64{r.Totals.Allowed, r.Totals.Refused, r.Totals.WouldBeRefused, r.Totals.RefusedForPace, r.Totals.Paced} {
+		for _, n := range []int64{r.Totals.Allowed, r.Totals.Refused, r.Totals.WouldBeRefused, r.Totals.RefusedForPace, r.Totals.Paced, r.Totals.Challenged, r.Totals.TurnedAway, r.Totals.Priced} {
 			if n == 0 {
 				t.Errorf("nothing is tested: %+v", r.Totals)
 			}

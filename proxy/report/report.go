@@ -45,7 +45,16 @@ type Totals struct {
 	RefusedForPace int64   `json:"refused_for_pace"` // their turn would have come too late
 	Paced          int64   `json:"paced"`            // that waited for their turn
 	PacedSeconds   float64 `json:"paced_seconds"`    // how long they waited, all together
+
+	// Of those let through, how many the sites, or the networks before them, turned away
+	// although their robots.txt allow them.
+	Challenged int64 `json:"challenged"`  // they wanted to see a browser, or a person
+	TurnedAway int64 `json:"turned_away"` // 401, 403 or 429
+	Priced     int64 `json:"priced"`      // 402: they wanted to be paid
 }
+
+// edge is how many were turned away, in whichever way.
+func (t Totals) edge() int64 { return t.Challenged + t.TurnedAway + t.Priced }
 
 // A Day is a day in UTC.
 type Day struct {

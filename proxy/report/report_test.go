@@ -43,6 +43,10 @@ func someWeeks(scope report.Scope) *report.Report {
 	row(9, 4, counts.Decision{Identity: "default", Origin: "https://partner.example", Outcome: counts.Passed, Verdict: "allowed", Reason: "override", OverrideReason: "they gave us leave, 2025-11-02"}, 0)
 	row(9, 3, counts.Decision{Identity: "default", Outcome: counts.Refused, Verdict: "disallowed", Reason: "rule"}, 0)
 	row(9, 2, counts.Decision{Identity: "default", Origin: "https://<script>alert(1)</script>.example", Outcome: counts.Refused, Verdict: "disallowed", Reason: "rule", Rule: "Disallow: /\x1b[31m\u202e\"'><script>alert(2)</script>{{.}}"}, 0)
+	for i, o := range []string{"https://example.com", "https://press.example"} {
+		edge := counts.Count{Requests: 20, TurnedAway: int64(12 + 5*i), Challenged: 3, Priced: int64(-8 * (i - 1))}
+		b.Add(counts.Row{Day: jan(9), Decision: counts.Decision{Identity: "default", Origin: o, Outcome: counts.Passed, Verdict: "allowed", Reason: "no_rule"}, Count: edge})
+	}
 	for _, hour := range []int{1, 30} {
 		b.AddChange(report.Change{Origin: "https://example.com", Time: jan(5).Start().Add(time.Duration(hour) * time.Hour), Status: 200, SHA256: strings.Repeat("ab", 32)})
 	}
@@ -125,7 +129,7 @@ func TestHTML(t *testing.T) {
 			elements[token.Data]++
 		}
 	}
-	if elements["g"] != 10 || elements["section"] != 7 || elements["script"] != 0 || elements["table"] != 7 {
+	if elements["g"] != 10 || elements["section"] != 8 || elements["script"] != 0 || elements["table"] != 8 {
 		t.Errorf("it has %v", elements)
 	}
 }

@@ -95,8 +95,23 @@ func (t Totals) lines() []totalLine {
 		{t.WouldBeRefused, "would be refused", "they were let through, as a mode is report"},
 		{t.RefusedForPace, "refused for pace", "their turn would have come too late"},
 		{t.Paced, "paced", "they waited " + duration(t.PacedSeconds) + " for their turns, all together"},
+		{t.edge(), "turned away", "by sites whose robots.txt allows them: " + t.edgeKinds()},
 	}
 	return slices.DeleteFunc(lines, func(l totalLine) bool { return l.count == 0 && l.about != "" })
+}
+
+// edgeKinds says how many requests were turned away in which way.
+func (t Totals) edgeKinds() string {
+	var kinds []string
+	for _, k := range []struct {
+		count int64
+		words string
+	}{{t.Challenged, "challenged"}, {t.TurnedAway, "refused (401, 403, 429)"}, {t.Priced, "asked to pay (402)"}} {
+		if k.count > 0 {
+			kinds = append(kinds, number(k.count)+" "+k.words)
+		}
+	}
+	return strings.Join(kinds, ", ")
 }
 
 // busiest is the day with the most requests.
@@ -148,6 +163,7 @@ func (r *Report) sections() []section {
 	}
 	add(r.refusalSection())
 	add(r.unreachableSection())
+	add(r.edgeSection())
 	add(r.preferenceSection())
 	add(r.overrideSection())
 	add(r.changeSection())
@@ -200,6 +216,17 @@ func (r *Report) unreachableSection() section {
 	s := section{Title: "Sites whose robots.txt could not be had", Columns: []string{"requests", "days", "site", "because"}, Numbers: []int{0, 1}}
 	for _, u := range r.Unreachable {
 		s.Rows = append(s.Rows, []string{number(u.Requests), number(int64(u.Days)), site(u.Origin), strings.Join(u.Causes, "; ")})
+	}
+	return s
+}
+
+// edgeSection has the sites that turned most requests away first.
+func (r *Report) edgeSection() section {
+	s := section{Title: "Turned away by sites whose robots.txt allows it", Columns: []string{"challenged", "refused", "asked to pay", "site"}, Numbers: []int{0, 1, 2}}
+	origins := slices.DeleteFunc(slices.Clone(r.Origins), func(o Origin) bool { return o.edge() == 0 })
+	slices.SortStableFunc(origins, func(a, b Origin) int { return cmp.Compare(b.edge(), a.edge()) })
+	for _, o := range origins {
+		s.Rows = append(s.Rows, []string{number(o.Challenged), number(o.TurnedAway), number(o.Priced), site(o.Origin)})
 	}
 	return s
 }

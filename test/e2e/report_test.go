@@ -54,6 +54,12 @@ func testReport(t *testing.T, config string) {
 	shopSite := newOrigin(t, "http", shop(), nil)
 	secure := newOrigin(t, "h2", says("User-agent: *\nDisallow: /private/\nDisallow: /*?q=\n"), nil)
 	slow := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 0.05\n"), nil)
+	paid := newOrigin(t, "http", says("User-agent: *\n"), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robot" {
+			w.Header().Set("Cf-Mitigated", "challenge")
+		}
+		w.WriteHeader(map[string]int{"/page": 402, "/robot": 403}[r.URL.Path])
+	})
 	down := newOrigin(t, "http", func(w2 http.ResponseWriter, _ *http.Request) { w2.WriteHeader(503) }, nil)
 	config += fmt.Sprintf(`
 identities:
@@ -75,6 +81,7 @@ pace: {max_wait: 200ms}
 					for _, url := range []string{
 						shopSite.URL + "/cart", secure.URL + "/private/1", secure.URL + fmt.Sprintf("/a?q=%d", i), secure.URL + "/",
 						slow.URL + "/", down.URL + "/", slow.URL + "/robots.txt",
+						paid.URL + "/page", paid.URL + "/robot",
 					} {
 						request, err := http.NewRequest(http.MethodGet, url, nil)
 						must(t, err)
@@ -89,7 +96,7 @@ pace: {max_wait: 200ms}
 		}
 	}
 	clients.Wait()
-	asked := float64(len(worlds) * 2 * 15 * 7)
+	asked := float64(len(worlds) * 2 * 15 * 9)
 	var r object
 	waitFor(t, func() bool { r = worlds[0].report(); return r.reported() == asked }, // while they run
 		func() string { return fmt.Sprintf("%v requests are reported, want %v", r.reported(), asked) })
@@ -122,6 +129,9 @@ pace: {max_wait: 200ms}
 					add(1, list, " paced")
 					add(paced, list, " paced_ms")
 				}
+				if edge := line["edge"]; edge != nil {
+					add(1, list, " ", edge)
+				}
 			}
 			if reason := line["override_reason"]; reason != nil {
 				add(1, "override ", origin, " ", line["verdict"], " ", reason)
@@ -133,7 +143,7 @@ pace: {max_wait: 200ms}
 	}
 	got := map[string]float64{}
 	totals := func(list string, t map[string]any) {
-		for _, name := range []string{"requests", "allowed", "would_be_refused", "refused", "refused_for_pace", "paced"} {
+		for _, name := range []string{"requests", "allowed", "would_be_refused", "refused", "refused_for_pace", "paced", "challenged", "priced"} {
 			got[list+" "+name] = t[name].(float64)
 		}
 		got[list+" paced_ms"] = math.Round(t["paced_seconds"].(float64) * 1000)
@@ -163,7 +173,7 @@ pace: {max_wait: 200ms}
 		}
 		t.Errorf("the report has %v", got)
 	}
-	if want["totals refused"] == 0 || want["totals would_be_refused"] == 0 || want["totals paced"] == 0 {
+	if want["totals refused"] == 0 || want["totals would_be_refused"] == 0 || want["totals paced"] == 0 || want["totals priced"] == 0 || want["totals challenged"] == 0 {
 		t.Errorf("nothing is tested: %v", want)
 	}
 }

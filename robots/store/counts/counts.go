@@ -84,6 +84,12 @@ type Count struct {
 	Requests int64
 	Paced    int64         // of them, how many have waited for their turn
 	Waited   time.Duration // for their turns, in whole milliseconds
+
+	// Of them, how many the site or the network before it turned away, although its
+	// robots.txt allows them.
+	Challenged int64 // it wanted to see a browser, or a person
+	TurnedAway int64 // 401, 403 or 429
+	Priced     int64 // 402: it wanted to be paid
 }
 
 // Add adds another count.
@@ -91,6 +97,9 @@ func (c *Count) Add(other Count) {
 	c.Requests += other.Requests
 	c.Paced += other.Paced
 	c.Waited += other.Waited
+	c.Challenged += other.Challenged
+	c.TurnedAway += other.TurnedAway
+	c.Priced += other.Priced
 }
 
 // A Row is the count of one decision on one day.

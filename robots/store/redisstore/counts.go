@@ -16,12 +16,36 @@ import (
 // The keys of counts. Those of a day are hashes from decisions to numbers. All expire with the
 // history.
 const (
-	daysKey    = "robotsproxy:days"          // the days on which a proxy has run: a sorted set of their numbers
-	requestKey = "robotsproxy:counts:"       // + day: how many requests
-	pacedKey   = "robotsproxy:counts-paced:" // + day: how many of them were paced
-	waitedKey  = "robotsproxy:counts-ms:"    // + day: for how many milliseconds
-	batchKey   = "robotsproxy:batch:"        // + ID and day: that a batch has been added
+	daysKey  = "robotsproxy:days"   // the days on which a proxy has run: a sorted set of their numbers
+	batchKey = "robotsproxy:batch:" // + ID and day: that a batch has been added
 )
+
+// hashKeys, each + day, are the hashes of a day, for the numbers in their order. All but the
+// first have only the numbers that are not 0.
+var hashKeys = [numbers]string{
+	"robotsproxy:counts:", // how many requests
+	"robotsproxy:counts-paced:",
+	"robotsproxy:counts-ms:", // for how many milliseconds they were paced
+	"robotsproxy:counts-challenged:",
+	"robotsproxy:counts-turned-away:",
+	"robotsproxy:counts-priced:",
+}
+
+// numbers is how many numbers a count has.
+const numbers = 6
+
+// numbersOf returns the numbers of a count.
+func numbersOf(c *counts.Count) [numbers]int64 {
+	return [...]int64{c.Requests, c.Paced, c.Waited.Milliseconds(), c.Challenged, c.TurnedAway, c.Priced}
+}
+
+// countOf returns the count with these numbers.
+func countOf(n [numbers]int64) counts.Count {
+	return counts.Count{
+		Requests: n[0], Paced: n[1], Waited: time.Duration(n[2]) * time.Millisecond,
+		Challenged: n[3], TurnedAway: n[4], Priced: n[5],
+	}
+}
 
 // batchMemory is for how long it is known that a batch has been added. A proxy adds a batch
 // again every few seconds until it has an answer.
@@ -29,7 +53,7 @@ const batchMemory = 24 * time.Hour
 
 // addCountsScript adds the rows of a day, unless they have been added before.
 var addCountsScript = redis.NewScript(`
-local batch, requests, paced, waited, days = unpack(KEYS)
+local batch, days, requests = unpack(KEYS)
 local day, oldest, most, history, memory = unpack(ARGV, 1, 5)
 if not redis.call('SET', batch, 1, 'NX', 'PX', memory) then
 	return 0
@@ -37,8 +61,8 @@ end
 redis.call('ZADD', days, day, day)
 redis.call('ZREMRANGEBYSCORE', days, '-inf', '(' .. oldest)
 redis.call('PEXPIRE', days, history)
-local known = redis.call('HLEN', requests)
-for i = 6, #ARGV, 5 do
+local known, numbers = redis.call('HLEN', requests), #KEYS - 2
+for i = 6, #ARGV, 2 + numbers do
 	local decision = ARGV[i]
 	if known >= tonumber(most) and redis.call('HEXISTS', requests, decision) == 0 then
 		decision = ARGV[i + 1]
@@ -46,13 +70,14 @@ for i = 6, #ARGV, 5 do
 	if redis.call('HINCRBY', requests, decision, ARGV[i + 2]) == tonumber(ARGV[i + 2]) then
 		known = known + 1
 	end
-	if ARGV[i + 3] ~= '0' then
-		redis.call('HINCRBY', paced, decision, ARGV[i + 3])
-		redis.call('HINCRBY', waited, decision, ARGV[i + 4])
+	for n = 2, numbers do
+		if ARGV[i + 1 + n] ~= '0' then
+			redis.call('HINCRBY', KEYS[2 + n], decision, ARGV[i + 1 + n])
+		end
 	end
 end
-for _, key in ipairs({requests, paced, waited}) do
-	redis.call('PEXPIRE', key, history)
+for n = 1, numbers do
+	redis.call('PEXPIRE', KEYS[2 + n], history)
 end
 return 1`)
 
@@ -63,12 +88,18 @@ func (s *Store) AddCounts(ctx context.Context, b counts.Batch) error {
 		byDay[day] = nil
 	}
 	for _, row := range b.Rows {
-		byDay[row.Day] = append(byDay[row.Day], encodeDecision(row.Decision), encodeDecision(row.Rest()), row.Requests, row.Paced, row.Waited.Milliseconds())
+		byDay[row.Day] = append(byDay[row.Day], encodeDecision(row.Decision), encodeDecision(row.Rest()))
+		for _, n := range numbersOf(&row.Count) {
+			byDay[row.Day] = append(byDay[row.Day], n)
+		}
 	}
 	oldest := counts.DayOf(s.now().Add(-s.history))
 	for day, rows := range byDay {
 		name := day.String()
-		keys := []string{batchKey + b.ID + ":" + name, requestKey + name, pacedKey + name, waitedKey + name, daysKey}
+		keys := []string{batchKey + b.ID + ":" + name, daysKey}
+		for _, key := range hashKeys {
+			keys = append(keys, key+name)
+		}
 		args := append([]any{int(day), int(oldest), counts.MaxDecisions, s.history.Milliseconds(), batchMemory.Milliseconds()}, rows...)
 		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
 			return addCountsScript.Run(ctx, rdb, keys, args...).Err()
@@ -116,21 +147,22 @@ func (s *Store) Counts(ctx context.Context, p counts.Period, do func(counts.Row)
 		return err
 	}
 	for _, day := range days {
-		var all [3]map[string]string
-		for i, key := range []string{requestKey, pacedKey, waitedKey} {
+		var all [numbers]map[string]string
+		for i, key := range hashKeys {
 			if all[i], err = s.readHash(ctx, key+day.String()); err != nil {
 				return fmt.Errorf("reading the counts of %s: %w", day, err)
 			}
 		}
-		for name, requests := range all[0] {
+		for name := range all[0] {
 			row := counts.Row{Day: day}
 			if row.Decision, err = decodeDecision(name); err != nil {
 				return fmt.Errorf("reading the counts of %s: %w", day, err)
 			}
-			row.Requests, _ = strconv.ParseInt(requests, 10, 64)
-			row.Paced, _ = strconv.ParseInt(all[1][name], 10, 64)
-			waited, _ := strconv.ParseInt(all[2][name], 10, 64)
-			row.Waited = time.Duration(waited) * time.Millisecond
+			var n [numbers]int64
+			for i, hash := range all {
+				n[i], _ = strconv.ParseInt(hash[name], 10, 64)
+			}
+			row.Count = countOf(n)
 			if err := do(row); err != nil {
 				return err
 			}

@@ -77,7 +77,8 @@ ON CONFLICT DO UPDATE SET day = excluded.day RETURNING decisions`)
 // the decision. added is true if there was no count of it before.
 func addRow(ctx context.Context, db *dbfile.Database, tx *sql.Tx, row counts.Row, full bool) (added bool, err error) {
 	update, err := db.Prepare(ctx, tx, `
-UPDATE counts SET requests = requests + ?11, paced = paced + ?12, waited_ms = waited_ms + ?13
+UPDATE counts SET requests = requests + ?11, paced = paced + ?12, waited_ms = waited_ms + ?13,
+	challenged = challenged + ?14, turned_away = turned_away + ?15, priced = priced + ?16
 WHERE day = ?1 AND origin = ?2 AND identity = ?3 AND outcome = ?4 AND verdict = ?5 AND reason = ?6
 	AND rule = ?7 AND preference = ?8 AND cause = ?9 AND override_reason = ?10`)
 	if err != nil {
@@ -95,8 +96,9 @@ WHERE day = ?1 AND origin = ?2 AND identity = ?3 AND outcome = ?4 AND verdict = 
 		return addRow(ctx, db, tx, row, full)
 	}
 	insert, err := db.Prepare(ctx, tx, `
-INSERT INTO counts (day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason, requests, paced, waited_ms)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`)
+INSERT INTO counts (day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason,
+	requests, paced, waited_ms, challenged, turned_away, priced)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`)
 	if err != nil {
 		return false, err
 	}
@@ -108,7 +110,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`)
 func columns(r counts.Row) []any {
 	return []any{
 		r.Day.String(), r.Origin, r.Identity, string(r.Outcome), r.Verdict, r.Reason, r.Rule, r.Preference, r.Cause, r.OverrideReason,
-		r.Requests, r.Paced, r.Waited.Milliseconds(),
+		r.Requests, r.Paced, r.Waited.Milliseconds(), r.Challenged, r.TurnedAway, r.Priced,
 	}
 }
 
@@ -173,7 +175,8 @@ func (s *Store) DaysRun(ctx context.Context, p counts.Period) (days []counts.Day
 
 func readCounts(ctx context.Context, db *dbfile.Database, p counts.Period, do func(counts.Row) error) error {
 	rows, err := db.QueryContext(ctx, `
-SELECT day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason, requests, paced, waited_ms
+SELECT day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason,
+	requests, paced, waited_ms, challenged, turned_away, priced
 FROM counts WHERE day BETWEEN ? AND ?`, p.From.String(), p.Until.String())
 	if err != nil {
 		return err
@@ -184,7 +187,7 @@ FROM counts WHERE day BETWEEN ? AND ?`, p.From.String(), p.Until.String())
 		var day string
 		var waited int64
 		err := rows.Scan(&day, &r.Origin, &r.Identity, &r.Outcome, &r.Verdict, &r.Reason, &r.Rule, &r.Preference, &r.Cause, &r.OverrideReason,
-			&r.Requests, &r.Paced, &waited)
+			&r.Requests, &r.Paced, &waited, &r.Challenged, &r.TurnedAway, &r.Priced)
 		if err != nil {
 			return err
 		}

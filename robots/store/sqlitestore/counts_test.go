@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -133,14 +131,7 @@ func TestCountsStayWithinMaxSize(t *testing.T) {
 
 // A file of the schema before counts were kept gets its tables, and keeps the rest.
 func TestSchemaWithoutCountsIsMigrated(t *testing.T) {
-	old, err := os.ReadFile(filepath.Join("testdata", "schema4.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(old)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir := folderOf(t, "schema4.sql")
 	one := storetest.TextRecord("https://one.example", "User-agent: *\nDisallow: /new/\n", storetest.Noon)
 	one.UserAgent, one.CDN = "ExampleBot/2.0", "cloudflare"
 	whole := counts.Period{From: 0, Until: 7}
@@ -153,6 +144,27 @@ func TestSchemaWithoutCountsIsMigrated(t *testing.T) {
 			t.Errorf("opened %d times before, it has %v", i, got)
 		}
 		storetest.AddCounts(t, s, counts.Batch{Rows: []counts.Row{row(7, one.Origin, 1)}})
+		s.Close()
+	}
+	if aside := setAsideIn(t, dir); len(aside) > 0 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
+// Counts of a schema that did not know which requests sites turn away are kept, with none of
+// them, and go on.
+func TestCountsAreMigrated(t *testing.T) {
+	dir := folderOf(t, "schema5.sql")
+	kept := counts.Decision{Identity: "images", Origin: "https://one.example", Outcome: counts.Passed, Verdict: "allowed", Reason: "no_rule"}
+	want := counts.Count{Requests: 7, Paced: 2, Waited: 1500 * time.Millisecond}
+	for range 2 {
+		s := open(t, dir)
+		if got := storetest.ReadCounts(t, s, counts.Period{From: 0, Until: 9}); len(got) != 1 || len(got[7]) != 1 || got[7][kept] != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		more := counts.Count{Requests: 1, TurnedAway: 1}
+		storetest.AddCounts(t, s, counts.Batch{Rows: []counts.Row{{Day: 7, Decision: kept, Count: more}}})
+		want.Add(more)
 		s.Close()
 	}
 	if aside := setAsideIn(t, dir); len(aside) > 0 {

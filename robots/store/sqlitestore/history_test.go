@@ -111,15 +111,22 @@ func TestHistoryWithoutEnd(t *testing.T) {
 	storetest.ExpectVersions(t, s, rec.Origin, storetest.VersionOf(rec, storetest.Noon))
 }
 
-func TestOldSchemaIsMigrated(t *testing.T) {
-	old, err := os.ReadFile(filepath.Join("testdata", "schema1.sql"))
+// folderOf returns a data directory with the database that a file in testdata describes.
+func folderOf(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(old)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(text)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+func TestOldSchemaIsMigrated(t *testing.T) {
+	dir := folderOf(t, "schema1.sql")
 	const was, is = "User-agent: *\nDisallow: /old/\n", "User-agent: *\nDisallow: /new/\n"
 	one, down := storetest.TextRecord("https://one.example", is, storetest.Noon), storetest.TextRecord("https://down.example", is, storetest.Noon)
 	two := store.Record{Origin: "https://two.example", Status: 404, FetchedAt: storetest.Noon, ExpiresAt: storetest.Noon.Add(day)}
@@ -144,17 +151,10 @@ func TestOldSchemaIsMigrated(t *testing.T) {
 	}
 }
 
-// A file of the schema before the present one keeps all that it has, and no network is known
-// of its origins.
-func TestLastSchemaIsMigrated(t *testing.T) {
-	last, err := os.ReadFile(filepath.Join("testdata", "schema3.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(last)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+// A file of a schema without networks keeps all that it has, and no network is known of its
+// origins.
+func TestSchemaWithoutNetworksIsMigrated(t *testing.T) {
+	dir := folderOf(t, "schema3.sql")
 	one := storetest.TextRecord("https://one.example", "User-agent: *\nDisallow: /new/\n", storetest.Noon)
 	one.UserAgent = "ExampleBot/2.0"
 	down := storetest.FailingRecord(store.Record{Origin: "https://down.example"}, storetest.Noon)

@@ -68,7 +68,7 @@ func testSums(t *testing.T, s counts.Store) {
 		Identity: "images", Origin: "https://example.com", Outcome: counts.Refused, Verdict: "disallowed", Reason: "rule",
 		Rule: "Disallow: /a\x00\"b|c\t…\ufffd", Preference: "content-signal: ai-train=no", Cause: "timed out", OverrideReason: "they asked",
 	}
-	want := map[counts.Decision]counts.Count{full: {Requests: 1, Paced: 1, Waited: 1500 * time.Millisecond}}
+	want := map[counts.Decision]counts.Count{full: {Requests: 15, Paced: 1, Waited: 1500 * time.Millisecond, Challenged: 2, TurnedAway: 3, Priced: 4}}
 	for _, change := range []func(*counts.Decision){ // each text tells decisions apart
 		func(d *counts.Decision) { d.Identity = "" },
 		func(d *counts.Decision) { d.Origin = "http://example.com" },
@@ -129,7 +129,7 @@ func testManyDecisions(t *testing.T, s counts.Store) {
 	for from := 0; from < counts.MaxDecisions+more; from += more {
 		b := counts.Batch{ID: fmt.Sprint(from)}
 		for i := range more {
-			b.Rows = append(b.Rows, counts.Row{Day: noonDay, Decision: decision(from + i), Count: counts.Count{Requests: 1, Paced: 1, Waited: time.Second}})
+			b.Rows = append(b.Rows, counts.Row{Day: noonDay, Decision: decision(from + i), Count: counts.Count{Requests: 1, Paced: 1, Waited: time.Second, Priced: 1}})
 		}
 		AddCounts(t, s, b)
 	}
@@ -142,9 +142,9 @@ func testManyDecisions(t *testing.T, s counts.Store) {
 	}})
 	got := ReadCounts(t, s, counts.Period{From: noonDay - 1, Until: noonDay})
 	for d, want := range map[counts.Decision]counts.Count{
-		decision(7):        {Requests: 6, Paced: 1, Waited: time.Second},
-		decision(8):        {Requests: 1, Paced: 1, Waited: time.Second},
-		decision(0).Rest(): {Requests: more, Paced: more, Waited: more * time.Second},
+		decision(7):        {Requests: 6, Paced: 1, Waited: time.Second, Priced: 1},
+		decision(8):        {Requests: 1, Paced: 1, Waited: time.Second, Priced: 1},
+		decision(0).Rest(): {Requests: more, Paced: more, Waited: more * time.Second, Priced: more},
 		other.Rest():       {Requests: 3},
 	} {
 		if got[noonDay][d] != want {

@@ -23,8 +23,9 @@ const applicationID = 0x726f626f
 // origin after which the next sweep begins.
 //
 // A day is a day in UTC on which a proxy has run, as in 2026-01-02, with how many rows it has
-// in counts. These have how many requests came to the same decision. Those without an origin
-// stand for the rest of a day that has too many different decisions.
+// in counts. These have how many requests came to the same decision, and of them, how many
+// waited for their turns, and how many the site turned away although its robots.txt allows them.
+// Those without an origin stand for the rest of a day that has too many different decisions.
 var migrations = []string{`
 CREATE TABLE texts (
 	id     INTEGER PRIMARY KEY,
@@ -90,6 +91,10 @@ CREATE TABLE counts (
 	waited_ms       INTEGER NOT NULL,
 	PRIMARY KEY (day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason)
 ) STRICT, WITHOUT ROWID;
+`, `
+ALTER TABLE counts ADD COLUMN challenged  INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE counts ADD COLUMN turned_away INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE counts ADD COLUMN priced      INTEGER NOT NULL DEFAULT 0;
 `}
 
 // migrate brings the schema to the version of this program. The caller must hold
