@@ -162,10 +162,21 @@ func TestReloadTakesEffect(t *testing.T) {
 			return fmt.Sprint(r.status)
 		}
 	}
-	paced := func(w *world) string {
-		w.curl(site.URL + "/products/1")
-		return fmt.Sprint(w.curl(site.URL + "/products/1").status)
+	// twice asks for two pages of so many new sites, and returns the status of the second.
+	twice := func(robots, page http.HandlerFunc, sites int) func(w *world) string {
+		return func(w *world) (status string) {
+			var all []*origin
+			for range sites {
+				all = append(all, newOrigin(t, "http", robots, page))
+			}
+			for i := range 2 {
+				status = fmt.Sprint(w.curl(all[i%sites].URL + "/products/1").status)
+			}
+			return status
+		}
 	}
+	slow := says("User-agent: *\nCrawl-delay: 50\n")
+	failing := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }
 	key, keyID := signingKey(t, 1)
 	signed := newOrigin(t, "http", shop(), func(w http.ResponseWriter, r *http.Request) {
 		signature, err := signtest.Request(r, "https://bot.example.org", map[string]ed25519.PublicKey{keyID: seedKey(1).Public().(ed25519.PublicKey)}, time.Now())
@@ -204,16 +215,21 @@ func TestReloadTakesEffect(t *testing.T) {
 		{"clients: {allow: [10.0.0.0/8]}", asks(site.URL + "/products/1"), "200", "403"},
 		{"clients: {htpasswd: " + users + "}", asks(site.URL + "/products/1"), "200", "407"},
 		{"clients: {htpasswd: " + users + "}", asks(site.URL+"/products/1", "-U", "bot:secret"), "200", "200"},
-		{"pace: {default_delay: 1h, max_wait: 1s}", paced, "200", "429"},
+		{"pace: {default_delay: 1h, max_wait: 1s}", twice(shop(), nil, 1), "200", "429"},
+		{"pace: {min_delay: 1h, max_wait: 1s}", twice(shop(), nil, 1), "200", "429"},
+		{"pace: {scope: site, max_wait: 1s}", twice(slow, nil, 2), "200", "429"}, // two ports of 127.0.0.1
+		{"pace: {back_off: {after: 1}, max_wait: 1s}", twice(shop(), failing, 1), "503", "429"},
+		{"pace: {max_per_day: 1}", twice(shop(), nil, 1), "200", "429"},
 		{"log: {level: error}", logs, "2", "0"},
 		{"log: {decisions: none}", logs, "2", "0"},
 		{"log: {decisions: refused}", logs, "2", "1"},
 	} {
 		t.Run(test.config, func(t *testing.T) {
 			w := start(t)
+			bySignal := test.config != "log: {level: error}" // which hides the line about it
 			for i, want := range []string{test.before, test.after, test.before} {
 				if i > 0 {
-					w.reload(false, []string{"", test.config, ""}[i])
+					w.reload(bySignal, []string{"", test.config, ""}[i])
 				}
 				if got := test.ask(w); got != want {
 					t.Errorf("after %d reloads: %s, want %s", i, got, want)
