@@ -30,7 +30,8 @@ type Server struct {
 
 // Start starts a server on a free port, which ends with the test. It skips the test where
 // redis-server is not installed. Further args are redis-server's own; PORT in them stands
-// for the port, and by default they are --port PORT.
+// for the port, and by default they are --port PORT. With --appendonly yes, what the server
+// knows outlives Kill.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -39,7 +40,7 @@ func Start(t testing.TB, args ...string) *Server {
 	if !slices.Contains(args, "--port") {
 		args = append(args, "--port", "PORT")
 	}
-	s := &Server{t: t, args: append(args, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())}
+	s := &Server{t: t, args: append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)}
 	t.Cleanup(s.Kill)
 	for range 5 { // another program may take the port meanwhile
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,8 +57,8 @@ func Start(t testing.TB, args ...string) *Server {
 	return nil
 }
 
-// Restart starts a server again, at the same address, after Kill. It has forgotten
-// everything.
+// Restart starts a server again, at the same address, after Kill. Without --appendonly yes, it
+// has forgotten everything.
 func (s *Server) Restart() {
 	s.t.Helper()
 	if !s.start() {

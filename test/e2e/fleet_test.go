@@ -17,11 +17,11 @@ type redisServer struct {
 	socket string
 }
 
-// newRedis starts a Redis that asks for the password "sesame".
-func newRedis(t *testing.T) redisServer {
+// newRedis starts a Redis that asks for the password "sesame". Further args are redis-server's.
+func newRedis(t *testing.T, args ...string) redisServer {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	return redisServer{redistest.Start(t, "--port", "0", "--unixsocket", socket, "--requirepass", "sesame"), socket}
+	return redisServer{redistest.Start(t, append(args, "--port", "0", "--unixsocket", socket, "--requirepass", "sesame")...), socket}
 }
 
 // config returns the configuration of a proxy that uses the server.

@@ -1,9 +1,13 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -33,5 +37,66 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("exit code %d and\n%s\nwant %q with no space left on device, and a remedy", code, got, c.want)
 			}
 		})
+	}
+}
+
+// mountDisk makes a folder a disk of its own, of a size as mount takes it, until the test's end.
+func mountDisk(t *testing.T, folder, size string) {
+	t.Helper()
+	needsRoot(t)
+	must(t, os.MkdirAll(folder, 0o700))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "none", folder).CombinedOutput(); err != nil {
+		t.Skipf("mount: %v: %s; this machine lets no test mount a disk", err, out)
+	}
+	t.Cleanup(func() { exec.Command("umount", folder).Run() })
+}
+
+// A disk that is full while a server runs stops no request. Each counts when there is room again.
+func TestCountsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	mountDisk(t, w.dir, "4m")
+	w.run()
+	t.Cleanup(w.stop)
+	site := newOrigin(t, "http", shop(), nil)
+	client := w.client(false)
+	asked := 0.0
+	get := func(url string, want int) {
+		t.Helper()
+		resp, err := client.Get(url)
+		must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", url, resp.StatusCode, want)
+		}
+		asked++
+	}
+	get(site.URL+"/products/1", 200)
+	waitFor(t, func() bool { return w.report().reported() == 1 }, func() string { return fmt.Sprint(w.report()) })
+
+	taken := filepath.Join(w.dir, "taken")
+	file, err := os.Create(taken)
+	must(t, err)
+	defer file.Close()
+	for err == nil {
+		_, err = file.Write(make([]byte, 4<<10))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	for i := range 500 { // counts that need room: each is about another origin
+		get(fmt.Sprintf("http://127.1.%d.%d:1/", i/250, i%250), 403)
+		get(site.URL+"/products/1", 200)
+		get(site.URL+"/cart", 403)
+	}
+	w.log.wait(t, w.exited, `"level":"warn"`, "counts of decisions cannot be kept", "full")
+	get(site.URL+"/cart", 403)
+	must(t, os.Remove(taken))
+	must(t, file.Close())
+	waitFor(t, func() bool { return w.report().reported() == asked },
+		func() string { return fmt.Sprintf("%v requests are reported, want %v", w.report().reported(), asked) })
+	w.log.wait(t, w.exited, `"level":"info"`, "counts of decisions are kept again")
+	if lines := w.log.Lines("counts of decisions"); len(lines) != 2 {
+		t.Errorf("logged %s", lines)
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // report returns what robotsproxy report --json says of the world's data.
@@ -179,7 +181,7 @@ pace: {max_wait: 200ms}
 }
 
 // What has been counted is in the report after the proxy's end, and what was written is there
-// after it was killed.
+// after it was killed. The next start goes on from there.
 func TestCountsOutliveTheProxy(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, "http", shop(), nil)
@@ -201,11 +203,82 @@ func TestCountsOutliveTheProxy(t *testing.T) {
 	get(1)
 	w.signal(syscall.SIGKILL)
 	w.ended()
-	if n := w.report().reported(); n < 7 || n > 8 {
-		t.Errorf("after SIGKILL %v requests are reported", n)
+	written := w.report().reported()
+	if written < 7 || written > 8 {
+		t.Errorf("after SIGKILL %v requests are reported", written)
+	}
+	w.run()
+	get(2)
+	w.stop()
+	if n := w.report().reported(); n != written+2 {
+		t.Errorf("after another start and end %v requests are reported, want %v", n, written+2)
 	}
 	days := w.report("--since", "2d")["days"].([]any) // the test may run over midnight
 	if len(days) != 2 || days[1].(map[string]any)["proxy_ran"] != true && days[0].(map[string]any)["proxy_ran"] != true {
 		t.Errorf("the days are %v", days)
+	}
+}
+
+// askOn asks for pages of a shop, one after the other, until stop is closed, and counts them in n.
+func (w *world) askOn(shop string, stop <-chan struct{}, n *atomic.Int64) {
+	client := w.client(false)
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		case <-time.After(10 * time.Millisecond): // so that the log remains short
+		}
+		path := []string{"/products/1", "/cart"}[i%2]
+		resp, err := client.Get(shop + path)
+		if err != nil || resp.StatusCode != []int{200, 403}[i%2] {
+			w.t.Errorf("%s: %v, %v", path, resp, err)
+			return
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		n.Add(1)
+	}
+}
+
+// A Redis dies several times while requests go on. In the end each of them counts once.
+func TestCountsSurviveRedis(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t, "--appendonly", "yes")
+	site := newOrigin(t, "http", shop(), nil)
+	proxies := []*world{start(t, server.config()), start(t, server.config())}
+	var (
+		asked   atomic.Int64
+		clients sync.WaitGroup
+		over    = make(chan struct{})
+	)
+	for _, w := range proxies {
+		clients.Go(func() { w.askOn(site.URL, over, &asked) })
+	}
+	const deaths = 3
+	for range deaths {
+		server.Kill()
+		for _, w := range proxies {
+			w.log.wait(t, w.exited, `"level":"warn"`, "counts of decisions cannot be kept", server.socket)
+		}
+		server.Restart()
+		before := proxies[0].report().reported()
+		waitFor(t, func() bool { return proxies[0].report().reported() > before }, func() string { return "no counts are kept any more" })
+	}
+	close(over)
+	clients.Wait()
+	want := float64(asked.Load())
+	waitFor(t, func() bool { return proxies[0].report().reported() >= want },
+		func() string {
+			return fmt.Sprintf("%v requests are reported, want %v", proxies[0].report().reported(), want)
+		})
+	for _, w := range proxies {
+		w.log.wait(t, w.exited, `"level":"info"`, "counts of decisions are kept again")
+		w.stop()
+		if n := len(w.log.Lines("counts of decisions")); n > 2*deaths {
+			t.Errorf("%d lines about counts are logged, want two for each outage", n)
+		}
+	}
+	if got := proxies[0].report().reported(); got != want {
+		t.Errorf("%v requests are reported, want %v", got, want)
 	}
 }
