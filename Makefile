@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # Where make build puts the program.
 PROGRAM = robotsproxy
 
-.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-sealed bench-compare test-image test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-sealed bench-compare fuzz test-image test-clients clients-deps
 
 build:
 	go build -o $(PROGRAM) .
@@ -60,6 +60,10 @@ bench-sealed:
 # How the packages' benchmarks differ between the revision REV and the working tree.
 bench-compare:
 	.ci/bench-compare "$(REV)"
+
+# Fuzzes every fuzz target in turn, for the time FOR together: make fuzz FOR=1h.
+fuzz:
+	@.ci/fuzz
 
 # Builds the container image and runs it; as root, without a container engine.
 test-image:
