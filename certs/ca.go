@@ -70,6 +70,9 @@ func Open(opts Options, dataDir string) (*CA, error) {
 // Path is the file of the CA certificate.
 func (ca *CA) Path() string { return ca.path }
 
+// KeyPath is the file of the CA's private key.
+func (ca *CA) KeyPath() string { return ca.keyPath }
+
 // PEM is what a client must trust: the CA certificate, and those above it that the user's
 // own file has.
 func (ca *CA) PEM() []byte {

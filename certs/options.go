@@ -8,15 +8,12 @@ import (
 	"robotsproxy/internal/keyerr"
 )
 
-// Options name the CA's files and the folder by which clients trust it. In a
-// configuration they are part of the section "https". No files means ca.pem
-// and ca-key.pem in the data directory, made at first use; files that are named
-// are never written to.
+// Options name the CA's files. In a configuration they are part of the section "https". No
+// files means ca.pem and ca-key.pem in the data directory, made at first use; files that are
+// named are never written to.
 type Options struct {
 	Cert string `yaml:"ca_cert,path"` // PEM: the signing CA first, then the CAs above it, if any
 	Key  string `yaml:"ca_key,path"`  // PEM: PKCS#8, SEC1 or PKCS#1, not encrypted
-	// TrustDir is where WriteTrust writes the files for clients; see TrustFolder.
-	TrustDir string `yaml:"trust_dir,path"`
 
 	Now func() time.Time `yaml:"-"` // nil means time.Now
 }
@@ -24,8 +21,8 @@ type Options struct {
 // Defaults is a CA of the program's own.
 func Defaults() Options { return Options{} }
 
-// Validate refuses one file without the other, files that are not of a valid CA, and a
-// TrustDir that holds them. It joins what is wrong, each fault a [keyerr.Error].
+// Validate refuses one file without the other, and files that are not of a valid CA. It joins
+// what is wrong, each fault a [keyerr.Error].
 func (o Options) Validate() error {
 	switch {
 	case o.Cert == "" && o.Key == "":
@@ -46,11 +43,6 @@ func (o Options) Validate() error {
 	}
 	if err != nil {
 		errs = append(errs, keyerr.New("ca_key", "%w%s", err, mendPermission(err)))
-	}
-	if o.TrustDir != "" && errs == nil {
-		if err := apart(o.TrustDir, o.Key, o.Cert); err != nil {
-			errs = append(errs, keyerr.Wrap("trust_dir", err))
-		}
 	}
 	return errors.Join(errs...)
 }

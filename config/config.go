@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"robotsproxy/certs"
+	"robotsproxy/certs/trust"
 	"robotsproxy/config/strictyaml"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/logging"
@@ -103,14 +104,21 @@ type Log struct {
 	Decisions       decision.LogFilter `yaml:"decisions"`
 }
 
-// HTTPS is the section "https": which tunnels are read, and with which certificates.
+// HTTPS is the section "https": which tunnels are read, with which certificates, and where
+// clients find what makes them trust these.
 type HTTPS struct {
 	Tunnels       opaque.Options `yaml:",inline"`
 	certs.Options `yaml:",inline"`
+	Trust         trust.Options `yaml:",inline"`
 }
 
 // Validate joins all that is wrong with the section, each fault a [keyerr.Error].
-func (h HTTPS) Validate() error { return h.Options.Validate() }
+func (h HTTPS) Validate() error {
+	if err := h.Options.Validate(); err != nil || h.Cert == "" {
+		return err
+	}
+	return h.Trust.Validate(h.Key, h.Cert)
+}
 
 // Robots is the section "robots": how a robots.txt is fetched and kept, and how paths are
 // compared with it.
@@ -149,7 +157,7 @@ func Default() Config {
 		ShutdownGrace:   30 * time.Second,
 		Log:             Log{logging.Defaults(), decision.LogAll},
 		Clients:         access.Defaults(),
-		HTTPS:           HTTPS{opaque.Defaults(), certs.Defaults()},
+		HTTPS:           HTTPS{Tunnels: opaque.Defaults(), Options: certs.Defaults()},
 		DefaultIdentity: identity.Default(),
 		Robots:          Robots{Options: policy.Defaults()},
 		Preferences:     gate.DefaultPreferences(),

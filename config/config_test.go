@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -215,6 +216,18 @@ func TestPaths(t *testing.T) {
 	c, err = Load(Default(), file, strictyaml.Setting{Key: "data_dir", Value: "here", Source: "--data-dir"})
 	if err != nil || c.DataDir != "here" {
 		t.Errorf("set by a flag: %q, error %v", c.DataDir, err)
+	}
+}
+
+// Clients may read the folder of trust_dir.
+func TestTrustFolderWithTheKeyInIt(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := certs.Open(certs.Options{}, dir); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("https:\n  trust_dir: %s\n  ca_cert: %[1]s/ca.pem\n  ca_key: %[1]s/ca-key.pem\n", dir)
+	if _, err := loadText(t, text); err == nil || !strings.HasPrefix(err.Error(), "FILE:2:14: https.trust_dir: clients may read all of "+dir) {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"robotsproxy/certs"
+	"robotsproxy/certs/trust"
 	"robotsproxy/cli/child"
 	"robotsproxy/cli/environment"
 	"robotsproxy/config"
@@ -23,7 +24,7 @@ import (
 // A Private is the proxy of one command.
 type Private struct {
 	Address string      // where the command finds it, as host:port
-	Trust   certs.Trust // by which the command's clients trust its CA
+	Trust   trust.Files // by which the command's clients trust its CA
 
 	engine  *Engine
 	server  *proxy.Server
@@ -83,12 +84,12 @@ func (p *Private) listen(address string) error {
 
 // writeTrust writes the files by which the command's clients trust the CA.
 func (p *Private) writeTrust(cfg config.Config, ca *certs.CA) error {
-	folder, err := child.MakeFolder(cfg.HTTPS.TrustDir)
+	folder, err := child.MakeFolder(cfg.HTTPS.Trust.Dir)
 	if err != nil {
 		return fmt.Errorf("making the folder for clients: %w; name another with https.trust_dir", err)
 	}
 	p.engine.onClose(folder.Close)
-	if p.Trust, err = ca.WriteTrust(folder.Path, environment.OwnTrust(os.Getenv)); err != nil {
+	if p.Trust, err = trust.Write(ca, folder.Path, environment.OwnTrust(os.Getenv)); err != nil {
 		return err
 	}
 	for _, warning := range p.Trust.Warnings {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"robotsproxy/certs"
+	"robotsproxy/certs/trust"
 	"robotsproxy/cli/environment"
 	"robotsproxy/config"
 )
@@ -40,7 +41,7 @@ func TrustFolder(cfg config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Abs(cfg.HTTPS.TrustFolder(data))
+	return filepath.Abs(cfg.HTTPS.Trust.Folder(data))
 }
 
 // openTrust opens the CA and writes the files by which clients trust it.
@@ -52,9 +53,9 @@ func openTrust(cfg config.Config) (ca *certs.CA, warnings []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	trust, err := ca.WriteTrust(folder, environment.OwnTrust(os.Getenv))
+	files, err := trust.Write(ca, folder, environment.OwnTrust(os.Getenv))
 	if err != nil {
 		return nil, nil, err
 	}
-	return ca, append(ca.Warnings(), trust.Warnings...), nil
+	return ca, append(ca.Warnings(), files.Warnings...), nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"robotsproxy/certs"
+	"robotsproxy/certs/trust"
 	"robotsproxy/internal/clientsetup"
 )
 
@@ -21,7 +22,7 @@ type Variable struct{ Name, Value string }
 // speaks TLS if scheme is https, and have it trust the CA. A variable that can hold several
 // values keeps the user's own. Java can't reach a proxy over TLS. It is pointed there all the
 // same, and fails: it must not go past.
-func Variables(scheme, address string, trust certs.Trust, getenv func(string) string) []Variable {
+func Variables(scheme, address string, files trust.Files, getenv func(string) string) []Variable {
 	var all []Variable
 	set := func(value string, names ...string) {
 		for _, name := range names {
@@ -35,22 +36,22 @@ func Variables(scheme, address string, trust certs.Trust, getenv func(string) st
 	set("1", "NODE_USE_ENV_PROXY")
 	set(proxy, clientsetup.GlobalAgentVariables...)
 
-	set(trust.Bundle, clientsetup.ReplacingRoots...)
+	set(files.Bundle, clientsetup.ReplacingRoots...)
 	for _, name := range clientsetup.AddingRoots {
-		if file := getenv(name); file == "" || file == trust.CA {
-			set(trust.CA, name)
+		if file := getenv(name); file == "" || file == files.CA {
+			set(files.CA, name)
 		} else {
-			set(trust.Bundle, name) // it holds what the user's own file does
+			set(files.Bundle, name) // it holds what the user's own file does
 		}
 	}
-	set(trust.Wgetrc, "WGETRC")
-	set(appended(getenv("JAVA_TOOL_OPTIONS"), " ", javaOptions(address, trust)), "JAVA_TOOL_OPTIONS")
+	set(files.Wgetrc, "WGETRC")
+	set(appended(getenv("JAVA_TOOL_OPTIONS"), " ", javaOptions(address, files)), "JAVA_TOOL_OPTIONS")
 	// An empty item stands for the folder that PHP was built with.
-	set(appended(getenv("PHP_INI_SCAN_DIR"), string(os.PathListSeparator), string(os.PathListSeparator)+trust.PHP), "PHP_INI_SCAN_DIR")
+	set(appended(getenv("PHP_INI_SCAN_DIR"), string(os.PathListSeparator), string(os.PathListSeparator)+files.PHP), "PHP_INI_SCAN_DIR")
 
 	set(proxy, "ROBOTSPROXY_URL")
-	set(trust.CA, "ROBOTSPROXY_CA_FILE")
-	set(trust.Bundle, "ROBOTSPROXY_CA_BUNDLE")
+	set(files.CA, "ROBOTSPROXY_CA_FILE")
+	set(files.Bundle, "ROBOTSPROXY_CA_BUNDLE")
 	return all
 }
 
@@ -69,8 +70,8 @@ func appended(value, separator, addition string) string {
 }
 
 // javaOptions are the JVM's options in the syntax of JAVA_TOOL_OPTIONS.
-func javaOptions(address string, trust certs.Trust) string {
-	options := clientsetup.JavaOptions(address, trust.Store, trust.StorePassword)
+func javaOptions(address string, files trust.Files) string {
+	options := clientsetup.JavaOptions(address, files.Store, files.StorePassword)
 	for i, option := range options {
 		if strings.ContainsAny(option, " \t'\"") {
 			options[i] = `"` + strings.ReplaceAll(option, `"`, `"'"'"`) + `"` // the JVM reads quotes, but no escapes
@@ -81,8 +82,8 @@ func javaOptions(address string, trust certs.Trust) string {
 
 // OwnTrust is what the user's variables already say about trust. It leaves out another
 // proxy's ca.pem (ROBOTSPROXY_CA_FILE): the bundle of that proxy has the same CA.
-func OwnTrust(getenv func(string) string) certs.Own {
-	own := certs.Own{Wgetrc: getenv("WGETRC")}
+func OwnTrust(getenv func(string) string) trust.Own {
+	own := trust.Own{Wgetrc: getenv("WGETRC")}
 	for _, name := range slices.Concat(clientsetup.ReplacingRoots, clientsetup.AddingRoots) {
 		file := getenv(name)
 		if file != "" && file != getenv("ROBOTSPROXY_CA_FILE") && !slices.Contains(own.Bundles, file) {
@@ -101,7 +102,7 @@ func OwnTrust(getenv func(string) string) certs.Own {
 // a running proxy. They are in folder, which all clients share, unless the user's own
 // variables name other files: then they are in a folder inside it, named for those
 // files. Variables that an earlier env has set don't count as the user's own.
-func WriteShellTrust(ca *certs.CA, folder string, getenv func(string) string) (certs.Trust, error) {
+func WriteShellTrust(ca *certs.CA, folder string, getenv func(string) string) (trust.Files, error) {
 	own := OwnTrust(getenv)
 	within := func(file string) bool { return strings.HasPrefix(file, folder+string(filepath.Separator)) }
 	foreign := slices.DeleteFunc(append([]string{own.Wgetrc}, own.Bundles...), func(file string) bool { return file == "" || within(file) })
@@ -113,7 +114,7 @@ func WriteShellTrust(ca *certs.CA, folder string, getenv func(string) string) (c
 	if bundle := filepath.Join(folder, "ca-bundle.pem"); isFile(bundle) {
 		own.Bundles = append(own.Bundles, bundle) // keep what an earlier env put there
 	}
-	return ca.WriteTrust(folder, own)
+	return trust.Write(ca, folder, own)
 }
 
 func isFile(path string) bool {

@@ -24,8 +24,13 @@ var arrows = map[string]map[string]string{
 	"certs": {
 		"internal/keyerr": "its errors say which key they are about",
 	},
+	"certs/trust": {
+		"certs":           "the CA, and where its own files are",
+		"internal/keyerr": "its errors say which key they are about",
+	},
 	"cli/environment": {
-		"certs":                "the files by which clients trust the CA",
+		"certs":                "the CA that a shell's programs are to trust",
+		"certs/trust":          "the files by which clients trust the CA",
 		"internal/clientsetup": "which variables clients read",
 	},
 	"cli/summary": {
@@ -47,6 +52,7 @@ var arrows = map[string]map[string]string{
 	},
 	"config": {
 		"certs":               "the options of https",
+		"certs/trust":         "the options of https",
 		"config/strictyaml":   "it reads the file",
 		"internal/keyerr":     "its errors say which key they are about",
 		"internal/logging":    "the options of log",
@@ -369,7 +375,7 @@ var usersOf = map[string][]string{
 	"github.com/jlaffaye/ftp":            {"proxy/upstream/ftp"},
 	"github.com/google/nftables":         {"internal/nfexpr", "proxy/redirect", "proxy/seal"},
 	"github.com/mdlayher/netlink":        {"proxy/seal"},
-	"software.sslmate.com/src/go-pkcs12": {"certs"},
+	"software.sslmate.com/src/go-pkcs12": {"certs/trust"},
 }
 
 // language are the packages of robots.txt as a language. They do no I/O and know no clock.

@@ -1,4 +1,4 @@
-package certs
+package trust
 
 import (
 	"crypto/ecdsa"
@@ -20,12 +20,14 @@ import (
 	"time"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"robotsproxy/certs"
 )
 
 func TestRootsInABundle(t *testing.T) {
 	a, b, c := newRoot(t), newRoot(t), newRoot(t)
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	secret := string(pem.EncodeToMemory(pkcs8(t, key)))
+	secret := privateKey(t, key)
 	special := string(pem.EncodeToMemory(&pem.Block{Type: "TRUSTED CERTIFICATE", Bytes: newRootDER(t)}))
 	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("broken")}))
 	commented := "# A root\r\n#\r\nIssuer: O=A\r\n" + strings.ReplaceAll(a, "\n", "\r\n") + "\r\n# Another -----BEGIN\r\n" + strings.TrimSpace(b)
@@ -59,7 +61,7 @@ func TestRootsInABundle(t *testing.T) {
 				writeFile(t, filepath.Join(dir, name), text)
 			}
 			t.Chdir(dir)
-			ca := open(t, Options{}, "data")
+			ca := openCA(t, certs.Options{}, "data")
 			trust := writeTrust(t, ca, "trust", Own{Bundles: test.own}, test.system...)
 			checkTrust(t, ca, trust, test.want)
 			if len(trust.Warnings) != len(test.warned) {
@@ -77,7 +79,7 @@ func TestRootsInABundle(t *testing.T) {
 // The CA may be one of the system's roots already, or stand below one.
 func TestCAThatTheSystemKnows(t *testing.T) {
 	dir := t.TempDir()
-	ca := open(t, Options{}, dir)
+	ca := openCA(t, certs.Options{}, dir)
 	system := filepath.Join(dir, "system")
 	other := newRoot(t)
 	writeFile(t, system, string(ca.PEM())+other)
@@ -95,7 +97,7 @@ func TestBundleThatNamesItself(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "corporate"), corporate)
 	writeFile(t, filepath.Join(dir, "wgetrc"), "quiet = on\n")
 	folder := filepath.Join(dir, "trust")
-	write := func(ca *CA, bundle, wgetrc string) Trust {
+	write := func(ca *certs.CA, bundle, wgetrc string) Files {
 		trust := writeTrust(t, ca, folder, Own{[]string{bundle}, wgetrc}, filepath.Join(dir, "system"))
 		checkTrust(t, ca, trust, system+corporate)
 		if got, want := readFileText(t, trust.Wgetrc), "quiet = on\nca_certificate = "+trust.Bundle+"\n"; got != want {
@@ -103,7 +105,7 @@ func TestBundleThatNamesItself(t *testing.T) {
 		}
 		return trust
 	}
-	ca := open(t, Options{}, filepath.Join(dir, "data"))
+	ca := openCA(t, certs.Options{}, filepath.Join(dir, "data"))
 	first := write(ca, filepath.Join(dir, "corporate"), filepath.Join(dir, "wgetrc"))
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(first.Bundle, link); err != nil {
@@ -111,7 +113,7 @@ func TestBundleThatNamesItself(t *testing.T) {
 	}
 	write(ca, first.Bundle, first.Wgetrc)
 	write(ca, link, first.Wgetrc)
-	write(open(t, Options{}, filepath.Join(dir, "data of a new CA")), first.Bundle, first.Wgetrc)
+	write(openCA(t, certs.Options{}, filepath.Join(dir, "data of a new CA")), first.Bundle, first.Wgetrc)
 }
 
 func TestWgetrc(t *testing.T) {
@@ -137,7 +139,7 @@ func TestWgetrc(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			trust := writeTrust(t, open(t, Options{}, dir), filepath.Join(dir, "trust"), Own{Wgetrc: own})
+			trust := writeTrust(t, openCA(t, certs.Options{}, dir), filepath.Join(dir, "trust"), Own{Wgetrc: own})
 			if got, want := readFileText(t, trust.Wgetrc), test.want+"ca_certificate = "+trust.Bundle+"\n"; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -153,7 +155,7 @@ func TestWgetrc(t *testing.T) {
 
 func TestPHPFindsTheBundle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's ${HOME}")
-	trust := writeTrust(t, open(t, Options{}, dir), filepath.Join(dir, "trust"), Own{})
+	trust := writeTrust(t, openCA(t, certs.Options{}, dir), filepath.Join(dir, "trust"), Own{})
 	quoted := strings.Replace("'"+trust.Bundle+"'", "it's", `it'"'"'s`, 1)
 	if got, want := readFileText(t, filepath.Join(trust.PHP, "robotsproxy.ini")), "curl.cainfo = "+quoted+"\nopenssl.cafile = "+quoted+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -161,10 +163,10 @@ func TestPHPFindsTheBundle(t *testing.T) {
 }
 
 func TestTrustFolder(t *testing.T) {
-	if got := (Options{}).TrustFolder("data"); got != filepath.Join("data", "trust") {
+	if got := (Options{}).Folder("data"); got != filepath.Join("data", "trust") {
 		t.Errorf("by default %s", got)
 	}
-	if got := (Options{TrustDir: "elsewhere"}).TrustFolder("data"); got != "elsewhere" {
+	if got := (Options{Dir: "elsewhere"}).Folder("data"); got != "elsewhere" {
 		t.Errorf("named, %s", got)
 	}
 }
@@ -172,7 +174,7 @@ func TestTrustFolder(t *testing.T) {
 func TestEverybodyMayReadTrust(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	dir := t.TempDir()
-	trust := writeTrust(t, open(t, Options{}, dir), filepath.Join(dir, "a", "b"), Own{})
+	trust := writeTrust(t, openCA(t, certs.Options{}, dir), filepath.Join(dir, "a", "b"), Own{})
 	for path, want := range map[string]fs.FileMode{
 		filepath.Dir(trust.CA): 0o755, trust.PHP: 0o755, filepath.Join(trust.PHP, "robotsproxy.ini"): 0o644,
 		trust.CA: 0o644, trust.Bundle: 0o644, trust.Store: 0o644, trust.Cacerts: 0o644, trust.Wgetrc: 0o644,
@@ -185,12 +187,12 @@ func TestEverybodyMayReadTrust(t *testing.T) {
 
 func TestTrustIsWrittenOnlyWhereItChanges(t *testing.T) {
 	dir := t.TempDir()
-	ca := open(t, Options{}, dir)
+	ca := openCA(t, certs.Options{}, dir)
 	system := filepath.Join(dir, "system")
 	writeFile(t, system, newRoot(t))
 	folder := filepath.Join(dir, "trust")
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
-	// changed names the files written by another WriteTrust.
+	// changed names the files written by another Write.
 	changed := func(own Own) []string {
 		var names []string
 		each(t, folder, func(path string) {
@@ -235,7 +237,7 @@ func TestTrustIsWrittenOnlyWhereItChanges(t *testing.T) {
 
 func TestReadersFindTrustWhole(t *testing.T) {
 	dir := t.TempDir()
-	ca := open(t, Options{}, dir)
+	ca := openCA(t, certs.Options{}, dir)
 	folder := filepath.Join(dir, "trust")
 	writeFile(t, filepath.Join(dir, "wgetrc"), "quiet = on\n")
 	var roots strings.Builder
@@ -255,7 +257,7 @@ func TestReadersFindTrustWhole(t *testing.T) {
 	for i := range 4 {
 		writers.Go(func() {
 			for n := range 40 {
-				if _, err := ca.writeTrust(folder, owns[(i+n)%2], nil); err != nil {
+				if _, err := write(ca, folder, owns[(i+n)%2], nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -283,7 +285,7 @@ func TestReadersFindTrustWhole(t *testing.T) {
 
 func TestTrustStaysApartFromTheKey(t *testing.T) {
 	dir := t.TempDir()
-	ca := open(t, Options{}, filepath.Join(dir, "ca", "data"))
+	ca := openCA(t, certs.Options{}, filepath.Join(dir, "ca", "data"))
 	link := func(from, to string) string {
 		from = filepath.Join(dir, from)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(from), 0o755), os.Symlink(to, from)); err != nil {
@@ -291,43 +293,43 @@ func TestTrustStaysApartFromTheKey(t *testing.T) {
 		}
 		return from
 	}
-	data := filepath.Dir(ca.keyPath)
-	linked := Options{Cert: link("links/cert", ca.path), Key: link("links/key", ca.keyPath)}
-	moved := Options{Cert: filepath.Join(dir, "public", "ca.pem"), Key: ca.keyPath}
+	data := filepath.Dir(ca.KeyPath())
+	linked := certs.Options{Cert: link("links/cert", ca.Path()), Key: link("links/key", ca.KeyPath())}
+	moved := certs.Options{Cert: filepath.Join(dir, "public", "ca.pem"), Key: ca.KeyPath()}
 	writeFile(t, moved.Cert, string(ca.PEM()))
 	for _, test := range []struct {
 		name, folder string
-		opts         Options
+		opts         certs.Options
 		want         string // the file that is there; "" if none
 	}{
-		{"the data directory", data, Options{}, ca.keyPath},
-		{"above it", dir, Options{}, ca.keyPath},
-		{"the root", "/", Options{}, ca.keyPath},
-		{"by another name", data + "/../data/", Options{}, ca.keyPath},
-		{"a link to it", link("shared", data), Options{}, ca.keyPath},
+		{"the data directory", data, certs.Options{}, ca.KeyPath()},
+		{"above it", dir, certs.Options{}, ca.KeyPath()},
+		{"the root", "/", certs.Options{}, ca.KeyPath()},
+		{"by another name", data + "/../data/", certs.Options{}, ca.KeyPath()},
+		{"a link to it", link("shared", data), certs.Options{}, ca.KeyPath()},
 		{"where the key has a link", filepath.Join(dir, "links"), linked, linked.Key},
 		{"where the key's link leads", data, linked, linked.Key},
 		{"the folder of the user's certificate", filepath.Dir(moved.Cert), moved, moved.Cert},
-		{"inside it", filepath.Join(data, "trust"), Options{}, ""},
-		{"beside it", filepath.Join(dir, "ca", "data-of-clients"), Options{}, ""},
+		{"inside it", filepath.Join(data, "trust"), certs.Options{}, ""},
+		{"beside it", filepath.Join(dir, "ca", "data-of-clients"), certs.Options{}, ""},
 		{"inside the user's", filepath.Join(dir, "links", "trust"), linked, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := readFileText(t, ca.path)
-			_, err := open(t, test.opts, data).WriteTrust(test.folder, Own{})
-			checkApart(t, err, test.want, "https.trust_dir")
+			before := readFileText(t, ca.Path())
+			_, err := Write(openCA(t, test.opts, data), test.folder, Own{})
+			checkRefused(t, err, test.want, "https.trust_dir")
 			if test.opts.Cert != "" {
-				test.opts.TrustDir = test.folder
-				checkApart(t, test.opts.Validate(), test.want, "trust_dir: ")
+				err := Options{Dir: test.folder}.Validate(test.opts.Key, test.opts.Cert)
+				checkRefused(t, err, test.want, "trust_dir: ")
 			}
-			if readFileText(t, ca.path) != before {
+			if readFileText(t, ca.Path()) != before {
 				t.Error("the CA was written to")
 			}
 		})
 	}
 }
 
-func checkApart(t *testing.T, err error, file, key string) {
+func checkRefused(t *testing.T, err error, file, key string) {
 	t.Helper()
 	switch {
 	case file == "" && err != nil:
@@ -339,11 +341,11 @@ func checkApart(t *testing.T, err error, file, key string) {
 
 func TestTrustThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	ca := open(t, Options{}, filepath.Join(dir, "data"))
+	ca := openCA(t, certs.Options{}, filepath.Join(dir, "data"))
 	file := filepath.Join(dir, "file")
 	writeFile(t, file, "text")
 	for _, folder := range []string{file, filepath.Join(file, "trust"), "/proc/robotsproxy", filepath.Join(dir, "a\nb")} {
-		trust, err := ca.WriteTrust(folder, Own{})
+		trust, err := Write(ca, folder, Own{})
 		if err == nil || !strings.Contains(err.Error(), "https.trust_dir") || trust.CA != "" {
 			t.Errorf("%q: got %+v, error %v", folder, trust, err)
 		}
@@ -352,14 +354,17 @@ func TestTrustThatCannotBeWritten(t *testing.T) {
 
 func TestOpenSSLTakesTrust(t *testing.T) {
 	dir := t.TempDir()
-	ca := open(t, Options{}, dir)
-	trust, err := ca.WriteTrust(filepath.Join(dir, "trust"), Own{}) // with the roots of this machine
+	ca := openCA(t, certs.Options{}, dir)
+	trust, err := Write(ca, filepath.Join(dir, "trust"), Own{}) // with the roots of this machine
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf := certificate(t, ca, "example.com")
+	leaf, err := ca.Leaf("example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
 	leafFile := filepath.Join(dir, "leaf.pem")
-	writePEM(t, leafFile, &pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw})
+	writeFile(t, leafFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]})))
 	for _, file := range []string{trust.CA, trust.Bundle} {
 		if out, err := exec.Command("openssl", "verify", "-CAfile", file, "-no-CApath", leafFile).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", file, err, out)
@@ -385,7 +390,7 @@ func TestOpenSSLTakesTrust(t *testing.T) {
 
 // checkTrust checks that the bundle and the store have the roots, in PEM, and
 // then the CA; and that there is a key nowhere.
-func checkTrust(t *testing.T, ca *CA, trust Trust, roots string) {
+func checkTrust(t *testing.T, ca *certs.CA, trust Files, roots string) {
 	t.Helper()
 	if !filepath.IsAbs(trust.CA) {
 		t.Errorf("%s is relative to a folder that the client may not be in", trust.CA)
@@ -406,17 +411,17 @@ func checkTrust(t *testing.T, ca *CA, trust Trust, roots string) {
 			t.Errorf("%s has %d certificates, or others than the bundle", store, len(stored))
 		}
 	}
-	secret := pkcs8(t, ca.signer).Bytes
+	secret, _ := pem.Decode([]byte(readFileText(t, ca.KeyPath())))
 	each(t, filepath.Dir(trust.CA), func(path string) {
-		if text := readFileText(t, path); strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, string(secret)) {
+		if text := readFileText(t, path); strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, string(secret.Bytes)) {
 			t.Errorf("there is a key in %s", path)
 		}
 	})
 }
 
-func writeTrust(t *testing.T, ca *CA, folder string, own Own, places ...string) Trust {
+func writeTrust(t *testing.T, ca *certs.CA, folder string, own Own, places ...string) Files {
 	t.Helper()
-	trust, err := ca.writeTrust(folder, own, places)
+	trust, err := write(ca, folder, own, places)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +440,36 @@ func newRootDER(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return caBlock(t, key, nil).Bytes
+	template := &x509.Certificate{
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// privateKey is key in PEM.
+func privateKey(t *testing.T, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+func openCA(t *testing.T, opts certs.Options, dir string) *certs.CA {
+	t.Helper()
+	ca, err := certs.Open(opts, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
 }
 
 // each calls f with the files in folder, at any depth.

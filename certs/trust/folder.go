@@ -1,4 +1,4 @@
-package certs
+package trust
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// apart refuses a folder for clients that holds one of the files, at any depth, or whose
+// checkApart refuses a folder for clients that holds one of the files, at any depth, or whose
 // name can't be written into the files there.
-func apart(folder string, files ...string) error {
+func checkApart(folder string, files ...string) error {
 	if strings.ContainsAny(folder, "\r\n") {
 		return fmt.Errorf("%q has a line break in its name", folder)
 	}
@@ -81,7 +81,8 @@ func replace(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	defer os.Remove(temp.Name())
-	if err := fill(temp, mode, content); err != nil {
+	_, err = temp.Write(content)
+	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temp.Name(), path)

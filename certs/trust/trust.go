@@ -1,4 +1,8 @@
-package certs
+// Package trust writes the files by which clients trust the proxy's CA: what the system and the
+// user trust already, and the CA beside it, in each format that clients read.
+//
+// [Write] makes them, and [Files] says which file is for which clients.
+package trust
 
 import (
 	"bytes"
@@ -12,7 +16,33 @@ import (
 	"strings"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"robotsproxy/certs"
+	"robotsproxy/internal/keyerr"
 )
+
+// Options name the folder of the files. In a configuration they are part of the section
+// "https".
+type Options struct {
+	Dir string `yaml:"trust_dir,path"` // "" means the folder trust in the data directory
+}
+
+// Folder is the folder that clients may read, given the data directory.
+func (o Options) Folder(dataDir string) string {
+	if o.Dir != "" {
+		return o.Dir
+	}
+	return filepath.Join(dataDir, "trust")
+}
+
+// Validate refuses a folder that holds one of the CA's own files, at any depth. The error is a
+// [keyerr.Error].
+func (o Options) Validate(caFiles ...string) error {
+	if o.Dir == "" {
+		return nil
+	}
+	return keyerr.Wrap("trust_dir", checkApart(o.Dir, caFiles...))
+}
 
 // Own names what the user of a client already has it trust.
 type Own struct {
@@ -20,9 +50,9 @@ type Own struct {
 	Wgetrc  string   // the file that wget reads at its start; "" for none
 }
 
-// Trust names the files by which clients trust the CA, as absolute paths. None of them
-// holds a private key.
-type Trust struct {
+// Files are those by which clients trust the CA, as absolute paths. None of them holds a
+// private key.
+type Files struct {
 	CA            string // this CA alone, in PEM, for variables that add to a client's roots
 	Bundle        string // the system's roots, the user's own and this CA, in PEM, for variables that replace
 	Store         string // the roots of Bundle as a PKCS#12 trust store, for Java
@@ -35,17 +65,8 @@ type Trust struct {
 	Warnings []string
 }
 
-// TrustFolder is the folder that clients may read: TrustDir or, if that is "", the folder
-// trust in the data directory.
-func (o Options) TrustFolder(dataDir string) string {
-	if o.TrustDir != "" {
-		return o.TrustDir
-	}
-	return filepath.Join(dataDir, "trust")
-}
-
-// WriteTrust writes the files of a Trust into folder, and makes the folder if need be.
-// Everybody may read them, except the copy of a wgetrc that is private. Several processes
+// Write writes the files by which clients trust ca into folder, and makes the folder if need
+// be. Everybody may read them, except the copy of a wgetrc that is private. Several processes
 // may write at the same time: a reader finds each file whole, and files that have not
 // changed are left alone. Processes that differ in own need folders of their own, since
 // the last to write wins.
@@ -55,24 +76,24 @@ func (o Options) TrustFolder(dataDir string) string {
 // leaving it out trusts nobody more.
 //
 // The folder must not hold the CA's own files, at any depth.
-func (ca *CA) WriteTrust(folder string, own Own) (Trust, error) {
-	t, err := ca.writeTrust(folder, own, systemRoots)
+func Write(ca *certs.CA, folder string, own Own) (Files, error) {
+	files, err := write(ca, folder, own, systemRoots)
 	if err != nil {
-		return Trust{}, fmt.Errorf("write the files by which clients trust the CA: %w; name a folder for them with https.trust_dir", err)
+		return Files{}, fmt.Errorf("write the files by which clients trust the CA: %w; name a folder for them with https.trust_dir", err)
 	}
-	return t, nil
+	return files, nil
 }
 
-// writeTrust is WriteTrust on a system whose roots are in the first of places that has any.
-func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error) {
+// write is Write on a system whose roots are in the first of places that has any.
+func write(ca *certs.CA, folder string, own Own, places []string) (Files, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
-		return Trust{}, err
+		return Files{}, err
 	}
-	if err := apart(folder, ca.keyPath, ca.path); err != nil {
-		return Trust{}, err
+	if err := checkApart(folder, ca.KeyPath(), ca.Path()); err != nil {
+		return Files{}, err
 	}
-	t := Trust{
+	files := Files{
 		CA:            filepath.Join(folder, "ca.pem"),
 		Bundle:        filepath.Join(folder, "ca-bundle.pem"),
 		Store:         filepath.Join(folder, "truststore.p12"),
@@ -81,19 +102,19 @@ func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error)
 		Wgetrc:        filepath.Join(folder, "wgetrc"),
 		PHP:           filepath.Join(folder, "php"),
 	}
-	roots := ca.roots(&t, own.Bundles, places)
+	roots := allRoots(ca, &files, own.Bundles, places)
 	store, err := trustStore(pkcs12.LegacyDES, pkcs12.DefaultPassword, roots)
 	if err != nil {
-		return Trust{}, err
+		return Files{}, err
 	}
 	cacerts, err := trustStore(pkcs12.Passwordless, "", roots)
 	if err != nil {
-		return Trust{}, err
+		return Files{}, err
 	}
-	wgetrc, wgetrcMode := mergeWgetrc(&t, own.Wgetrc)
-	for _, folder := range []string{folder, t.PHP} {
+	wgetrc, wgetrcMode := mergeWgetrc(&files, own.Wgetrc)
+	for _, folder := range []string{folder, files.PHP} {
 		if err := makeFolder(folder); err != nil {
-			return Trust{}, err
+			return Files{}, err
 		}
 	}
 	for _, file := range []struct {
@@ -101,26 +122,26 @@ func (ca *CA) writeTrust(folder string, own Own, places []string) (Trust, error)
 		content []byte
 		mode    fs.FileMode
 	}{
-		{t.Bundle, encode(roots), 0o644},
-		{t.Store, store, 0o644},
-		{t.Cacerts, cacerts, 0o644},
-		{t.Wgetrc, wgetrc, wgetrcMode},
-		{filepath.Join(t.PHP, "robotsproxy.ini"), phpINI(t.Bundle), 0o644},
-		{t.CA, ca.PEM(), 0o644}, // the last, since roots reads it to know the CA in the bundle
+		{files.Bundle, encode(roots), 0o644},
+		{files.Store, store, 0o644},
+		{files.Cacerts, cacerts, 0o644},
+		{files.Wgetrc, wgetrc, wgetrcMode},
+		{filepath.Join(files.PHP, "robotsproxy.ini"), phpINI(files.Bundle), 0o644},
+		{files.CA, ca.PEM(), 0o644}, // the last, since allRoots reads it to know the CA in the bundle
 	} {
 		if err := replace(file.path, file.content, file.mode); err != nil {
-			return Trust{}, err
+			return Files{}, err
 		}
 	}
-	return t, nil
+	return files, nil
 }
 
-// roots are the system's, those in the user's files, and the CA, each once.
+// allRoots are the system's, those in the user's bundles, and the CA, each once.
 //
 // If the user's variables already point into this folder, the bundle itself is one of the
 // files. The roots in it stay, but not its former CA: that may have been replaced because
 // somebody else got its key.
-func (ca *CA) roots(t *Trust, files, places []string) []*x509.Certificate {
+func allRoots(ca *certs.CA, files *Files, bundles, places []string) []*x509.Certificate {
 	all := newSet()
 	for _, place := range places {
 		if found, err := readRoots(place); err == nil {
@@ -128,14 +149,14 @@ func (ca *CA) roots(t *Trust, files, places []string) []*x509.Certificate {
 			break
 		}
 	}
-	for _, file := range files {
+	for _, file := range bundles {
 		found, err := readRoots(file)
 		if err != nil {
-			t.Warnings = append(t.Warnings, fmt.Sprintf("no roots are taken from %s: %v; clients that trusted them no longer do", file, err))
+			files.Warnings = append(files.Warnings, fmt.Sprintf("no roots are taken from %s: %v; clients that trusted them no longer do", file, err))
 			continue
 		}
-		if sameFile(file, t.Bundle) {
-			former, _ := readRoots(t.CA) // none before the first time
+		if sameFile(file, files.Bundle) {
+			former, _ := readRoots(files.CA) // none before the first time
 			found = without(found, former)
 		}
 		all.add(found)
@@ -177,14 +198,14 @@ func trustStore(as *pkcs12.Encoder, password string, certs []*x509.Certificate) 
 
 // mergeWgetrc is the user's own file and then the bundle, since wget heeds the later of two
 // lines. The user's may hold passwords: if it is private, so is the copy.
-func mergeWgetrc(t *Trust, own string) ([]byte, fs.FileMode) {
-	line := "ca_certificate = " + t.Bundle + "\n"
+func mergeWgetrc(files *Files, own string) ([]byte, fs.FileMode) {
+	line := "ca_certificate = " + files.Bundle + "\n"
 	if own == "" {
 		return []byte(line), 0o644
 	}
 	text, mode, err := readRegular(own)
 	if err != nil {
-		t.Warnings = append(t.Warnings, fmt.Sprintf("wget will not read %s: %v", own, err))
+		files.Warnings = append(files.Warnings, fmt.Sprintf("wget will not read %s: %v", own, err))
 		return []byte(line), 0o644
 	}
 	if mode&0o004 == 0 {

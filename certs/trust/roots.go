@@ -1,4 +1,4 @@
-package certs
+package trust
 
 import (
 	"crypto/x509"
