@@ -15,7 +15,7 @@ import (
 	"robotsproxy/internal/redistest"
 )
 
-// newPair returns two proxies that share a Redis.
+// newPair returns two proxies that share a Redis, and are members of its fleet.
 func newPair(t *testing.T, server *redistest.Server, change func(*Options)) [2]*Pacer {
 	t.Helper()
 	var pair [2]*Pacer
@@ -24,6 +24,9 @@ func newPair(t *testing.T, server *redistest.Server, change func(*Options)) [2]*
 		opts := Defaults()
 		change(&opts)
 		pair[i].SetOptions(opts)
+	}
+	for rdb := server.Inspect(); rdb.ZCard(context.Background(), "robotsproxy:proxies").Val() < 2; {
+		time.Sleep(time.Millisecond)
 	}
 	return pair
 }
@@ -168,6 +171,26 @@ func TestFleetProbeThatLeaves(t *testing.T) {
 	probe.Release()
 	(<-done).end(Permit.Succeeded)
 	pair[0].start(t, r).end(Permit.Succeeded)
+}
+
+// If the proxy of the probe dies, another one tries as soon as the first is no member any more. The
+// probe of a living proxy goes on.
+func TestFleetProbeOfADeadProxy(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.BackOff = BackOff{1, 10 * time.Millisecond, time.Hour} })
+	r := of(0)
+	pair[0].start(t, r).end(Permit.Failed)
+	probe := pair[0].start(t, r)
+	held := func() time.Duration { return pair[1].fleet.Look(r.site(), pair[1].opts.Load().shared()).Wait }
+	if held() == 0 {
+		t.Error("two requests try at once")
+	}
+	pair[0].fleet.Close()
+	if wait := held(); wait > 0 {
+		t.Errorf("the probe of a proxy that is gone holds the others: they ask again in %v", wait)
+	}
+	pair[1].start(t, r).end(Permit.Succeeded)
+	probe.Release()
 }
 
 // All proxies together start as many requests in a day as may.

@@ -54,17 +54,18 @@ const (
 
 const (
 	// ProbeLease is how long a probe may take before another proxy may send one: longer than
-	// an origin normally gets for its response, in case the proxy has died.
+	// an origin normally gets for its response. The probe of a proxy that is no member any
+	// more is over at once.
 	ProbeLease = 2 * time.Minute
 	// probePoll is how often a proxy with waiting requests asks how another one's probe ended.
 	probePoll = 500 * time.Millisecond
 )
 
 // enterScript asks whether a request may start, and counts it if so and it has a token. KEYS are the site's hold,
-// failures and day; ARGV the request's token or nothing, then 1 or 0 for whether Retry-After and back_off
+// failures and day, and the members; ARGV the request's token or nothing, then 1 or 0 for whether Retry-After and back_off
 // count, the lease of a probe, how soon to ask again while there is another one, the limit of a
-// day (0: none), the length of an hour, how many there are in a day, and for how long a row stays
-// known.
+// day (0: none), the length of an hour, how many there are in a day, for how long a row stays
+// known, and the proxy's name among the members.
 //
 // It returns what holds the request (0 nothing, 1 Retry-After, 2 back_off, 3 max_per_day), for
 // how many milliseconds, whether it is a probe, and the row of failures. A request that asks
@@ -74,14 +75,15 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local row, probe = {0, 0, 0}, 0
 if ARGV[3] == '1' then
-	local known = redis.call('HMGET', KEYS[2], 'failures', 'pauses', 'epoch', 'until', 'probe', 'lease')
+	local known = redis.call('HMGET', KEYS[2], 'failures', 'pauses', 'epoch', 'until', 'probe', 'lease', 'prober')
 	row = {tonumber(known[1] or 0), tonumber(known[2] or 0), tonumber(known[3] or 0)}
 	local till = tonumber(known[4] or 0)
 	if till > now then
 		return {2, till - now, 0, row[1], row[2], row[3]}
 	end
 	local lease = tonumber(known[6] or 0)
-	if row[2] > 0 and known[5] and known[5] ~= ARGV[1] and lease > now then
+	local alive = known[7] and tonumber(redis.call('ZSCORE', KEYS[4], known[7]) or 0) > now
+	if row[2] > 0 and known[5] and known[5] ~= ARGV[1] and lease > now and alive then
 		return {2, math.min(lease - now, ARGV[5]), 0, row[1], row[2], row[3]}
 	end
 	probe = row[2] > 0 and 1 or 0
@@ -114,7 +116,7 @@ if limit > 0 then
 	redis.call('PEXPIRE', KEYS[3], hours * ARGV[7])
 end
 if probe == 1 and ARGV[1] ~= '' then
-	redis.call('HSET', KEYS[2], 'probe', ARGV[1], 'lease', string.format('%.0f', now + ARGV[4]))
+	redis.call('HSET', KEYS[2], 'probe', ARGV[1], 'lease', string.format('%.0f', now + ARGV[4]), 'prober', ARGV[10])
 	redis.call('PEXPIRE', KEYS[2], ARGV[4] + ARGV[9])
 end
 return {0, 0, probe, row[1], row[2], row[3]}`)
@@ -173,9 +175,9 @@ func (f *Fleet) Look(site Site, rules Rules) *News { return f.mayEnter(site, "",
 
 func (f *Fleet) mayEnter(site Site, token string, rules Rules) *News {
 	name := site.hashed()
-	return f.learn(enterScript, []string{holdKey + name, failuresKey + name, dayKey + name}, token,
+	return f.learn(enterScript, []string{holdKey + name, failuresKey + name, dayKey + name, membersKey}, token,
 		digit(rules.RetryAfter), digit(rules.After > 0), ProbeLease.Milliseconds(), probePoll.Milliseconds(),
-		rules.MaxPerDay, time.Hour.Milliseconds(), WindowHours, milliseconds(rules.Max))
+		rules.MaxPerDay, time.Hour.Milliseconds(), WindowHours, milliseconds(rules.Max), f.member)
 }
 
 // Failed adds the failure of a request, which started in an epoch, to the row of a site. It returns
