@@ -49,7 +49,7 @@ func (c *Counter) Add(d decision.Decision) {
 	switch why.Reason {
 	case decision.ByPreference:
 		*byPreference++
-	case Late:
+	case late:
 		t.RefusedLate++
 	}
 	c.addCause(why)
@@ -77,7 +77,7 @@ func aboutOf(d decision.Decision) about {
 			why.Rule = d.Preference
 		}
 	case d.Refused:
-		why.Reason, why.Rule, why.Line = Late, "", 0
+		why.Reason, why.Rule, why.Line = late, "", 0
 	default:
 		why.Reason, why.Rule, why.Line = decision.ByPreference, d.Preference, d.PreferenceLine
 	}

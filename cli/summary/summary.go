@@ -82,9 +82,9 @@ type about struct {
 	Why     string          `json:"why"`            // all of it in a few words
 }
 
-// Late is the reason for refusing a request that is allowed, but whose turn would have come
+// late is the reason for refusing a request that is allowed, but whose turn would have come
 // too late. All other reasons are the gate's.
-const Late decision.Reason = "late"
+const late decision.Reason = "late"
 
 // NoProxy says what came of the user's no_proxy.
 type NoProxy struct {

@@ -44,7 +44,7 @@ func TestDecisions(t *testing.T) {
 		},
 		{
 			"its turn too late", decision.Decision{Judgment: decision.Allowed, Reason: decision.ByRule, Rule: "Allow: /a", Line: 3, Refused: true, Error: "late"},
-			Requests{Refused: 1, RefusedLate: 1, Causes: []Cause{{about{shop, true, Late, "", 0, "its turn would have come after pace.max_wait"}, 1}}},
+			Requests{Refused: 1, RefusedLate: 1, Causes: []Cause{{about{shop, true, late, "", 0, "its turn would have come after pace.max_wait"}, 1}}},
 			"1 refused", "1 refused  " + shop + "  its turn would have come after pace.max_wait",
 		},
 		{

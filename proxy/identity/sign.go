@@ -168,7 +168,7 @@ func (s *signer) sign(h http.Header, method string, target robots.Target, cdn st
 		return Signature{}, nil
 	}
 	if _, signed := h["Signature-Input"]; signed {
-		return Signature{}, ErrSigned
+		return Signature{}, errSigned
 	}
 	form := s.formFor(target.Origin, cdn)
 	fields, err := s.Sign(method, target, form)
@@ -205,16 +205,16 @@ type Signature struct {
 	Form  sign.Form
 }
 
-// ErrSigned means that a request has a signature of its own, which must stay as it is.
-var ErrSigned = errors.New("the request has a signature of its own")
+// errSigned means that a request has a signature of its own, which must stay as it is.
+var errSigned = errors.New("the request has a signature of its own")
 
 // Sign signs a request with this header, which is sent with this method to this target. It
 // replaces a Signature-Agent or a Signature that is there without a Signature-Input. cdn is
 // the network that serves the target's origin; "" for none that is known.
 //
 // If it returns no Signature, the header is as it was, and the request is sent unsigned.
-// Without an error, the identity does not sign such requests. The error is [ErrSigned], or
-// says what of the request can't be signed.
+// Without an error, the identity does not sign such requests. The error says that the request
+// has a signature of its own, which must stay as it is, or what of it can't be signed.
 func (id *Identity) Sign(h http.Header, method string, target robots.Target, cdn string) (Signature, error) {
 	if id.signer == nil {
 		return Signature{}, nil

@@ -190,7 +190,7 @@ func newer(a, b store.Record, now time.Time) bool {
 }
 
 // sha256Key is the key of a text's SHA-256 in the log, by kind.
-var sha256Key = [policy.Kinds]string{policy.RobotsTxt: "robots_sha256", policy.TDMRep: "tdmrep_sha256"}
+var sha256Key = [policy.KindCount]string{policy.RobotsTxt: "robots_sha256", policy.TDMRep: "tdmrep_sha256"}
 
 func (k *Keeper) logFetch(e *memory.Entry, got fetch.Result) {
 	outcome, _ := policy.OutcomeOf(got.Meaning)
@@ -278,7 +278,7 @@ func (fs *flights) begin(key memory.Key, meanwhile *memory.Entry, run func(conte
 	ctx, f.cancel = context.WithCancelCause(fs.ctx)
 	f.wanted, f.giveUp = context.WithCancelCause(ctx)
 	if fs.closed {
-		f.err = ErrClosed
+		f.err = errClosed
 		close(f.done)
 		return f
 	}
@@ -329,6 +329,6 @@ func (fs *flights) close() {
 	fs.mu.Lock()
 	fs.closed = true
 	fs.mu.Unlock()
-	fs.cancel(ErrClosed)
+	fs.cancel(errClosed)
 	fs.running.Wait()
 }

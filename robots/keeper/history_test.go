@@ -202,7 +202,7 @@ func TestForgetThatFails(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		w.keeper.Close()
-		if err := w.keeper.Forget(t.Context(), exampleOrg); err != ErrClosed {
+		if err := w.keeper.Forget(t.Context(), exampleOrg); err != errClosed {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -28,8 +28,8 @@ import (
 	"robotsproxy/robots/store/writebehind"
 )
 
-// ErrClosed is the error of asking a keeper that has been closed.
-var ErrClosed = errors.New("the keeper of policies is closed")
+// errClosed is the error of asking a keeper that has been closed.
+var errClosed = errors.New("the keeper of policies is closed")
 
 // A Setup is what a keeper works with.
 type Setup struct {
@@ -94,7 +94,7 @@ type Keeper struct {
 	store   *writebehind.Store
 	slots   *fair.Slots[party] // for fetches
 	flights *flights
-	metrics *[policy.Kinds]metrics // by kind
+	metrics *[policy.KindCount]metrics // by kind
 }
 
 // New returns a keeper, which the caller must close. The error is that of setting up the
@@ -181,7 +181,7 @@ func (k *Keeper) Close() {
 }
 
 // Policy returns what the origin allows now by its file of this kind. If the origin must be
-// asked, by says on whose behalf. The error is that of ctx, ErrClosed or a shortage of this
+// asked, by says on whose behalf. The error is that of ctx, errClosed or a shortage of this
 // machine's (see [shortage.Is]), and nothing else: an unreachable file has a policy too.
 func (fs Files) Policy(ctx context.Context, origin robots.Origin, by Sender) (*policy.Policy, error) {
 	k, key, metrics := fs.keeper, memory.Key{Origin: origin, Kind: fs.kind}, &fs.keeper.metrics[fs.kind]
@@ -292,7 +292,7 @@ func (k *Keeper) known(e *memory.Entry) *policy.Policy {
 // Forget drops what is known of an origin's files of every kind, so that the next request
 // fetches them. Their history stays. The error is that of ctx or of the store.
 func (k *Keeper) Forget(ctx context.Context, origin robots.Origin) error {
-	for kind := range policy.Kind(policy.Kinds) {
+	for kind := range policy.Kind(policy.KindCount) {
 		if err := k.forget(ctx, memory.Key{Origin: origin, Kind: kind}); err != nil {
 			return err
 		}

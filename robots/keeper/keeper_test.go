@@ -419,10 +419,10 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		go w.keeper.Close()
-		if err := <-waiting; !errors.Is(err, ErrClosed) {
+		if err := <-waiting; !errors.Is(err, errClosed) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := w.keeper.Policy(t.Context(), exampleOrg, Sender{}); !errors.Is(err, ErrClosed) {
+		if _, err := w.keeper.Policy(t.Context(), exampleOrg, Sender{}); !errors.Is(err, errClosed) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()

@@ -19,8 +19,8 @@ type metrics struct {
 
 // newMetrics returns the metrics of a keeper that has held(kind) policies in memory. It
 // registers them with to, unless that is nil.
-func newMetrics(to prometheus.Registerer, held func(policy.Kind) int64) (*[policy.Kinds]metrics, error) {
-	all, err := new([policy.Kinds]metrics), error(nil)
+func newMetrics(to prometheus.Registerer, held func(policy.Kind) int64) (*[policy.KindCount]metrics, error) {
+	all, err := new([policy.KindCount]metrics), error(nil)
 	for kind, names := range metricNames {
 		of := policy.Kind(kind)
 		lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -58,7 +58,7 @@ func newMetrics(to prometheus.Registerer, held func(policy.Kind) int64) (*[polic
 }
 
 // metricNames are the names of the metrics, by kind, and the outcomes that fetches may have.
-var metricNames = [policy.Kinds]struct {
+var metricNames = [policy.KindCount]struct {
 	lookups, fetches, duration, held string
 	outcomes                         []policy.Outcome
 }{

@@ -208,7 +208,7 @@ func TestFilesOfOneOrigin(t *testing.T) {
 		}
 		look := func() {
 			t.Helper()
-			for kind := range policy.Kind(policy.Kinds) {
+			for kind := range policy.Kind(policy.KindCount) {
 				w.kind = kind
 				p := w.expect(policy.Rules, 0, false)
 				if string(p.Text) != both || (p.File != nil) != (kind == policy.RobotsTxt) || (p.TDMRep != nil) != (kind == policy.TDMRep) {

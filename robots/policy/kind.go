@@ -10,7 +10,7 @@ const (
 	RobotsTxt Kind = iota // may a path be fetched?
 	TDMRep                // is the right to mine it reserved?
 
-	Kinds = iota // how many there are
+	KindCount = iota // how many there are
 )
 
 // Path is where an origin has the file.

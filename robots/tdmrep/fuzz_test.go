@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 		if got.Line > 1+bytes.Count(text, []byte("\n")) {
 			t.Fatalf("%+v is on a line that is not there", got)
 		}
-		if len(got.Policy) > MaxPolicy || got.Policy != "" && !strings.HasPrefix(got.Policy, "http") || strings.ContainsFunc(got.Policy, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if len(got.Policy) > maxPolicy || got.Policy != "" && !strings.HasPrefix(got.Policy, "http") || strings.ContainsFunc(got.Policy, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			t.Fatalf("policy %q", got.Policy)
 		}
 		if again, foundAgain := Parse(text).Match(path); again != got || foundAgain != found {

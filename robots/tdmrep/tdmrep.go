@@ -25,14 +25,14 @@ import (
 // Path is where an origin has its file.
 const Path = "/.well-known/tdmrep.json"
 
-// MaxPolicy bounds the URL of a policy, in octets.
-const MaxPolicy = 2048
+// maxPolicy bounds the URL of a policy, in octets.
+const maxPolicy = 2048
 
 // A Rule says whether the right to mine what is at a location is reserved.
 type Rule struct {
 	Reserved bool   // tdm-reservation is 1, not 0
 	Location string // the pattern of paths as the site wrote it, which may not be printable; "": all paths
-	Policy   string // the http or https URL of the terms, in at most MaxPolicy printable ASCII octets; "": none
+	Policy   string // the http or https URL of the terms, in at most 2,048 printable ASCII octets; "": none
 	Line     int    // of the file, from 1: where the rule begins
 }
 
@@ -42,7 +42,7 @@ type File struct {
 	locations pattern.Set // the Line of a pattern is its number among rules, from 1
 	rules     []rule
 	size      int64
-	err       error
+	err       error // why it was not read to its end, or not at all
 }
 
 // A rule is what a pattern does not say of a [Rule].
@@ -77,10 +77,6 @@ func (f *File) Match(path string) (Rule, bool) {
 
 // Len returns how many rules there are.
 func (f *File) Len() int { return len(f.rules) }
-
-// Err says why the file was not read to its end, or as anything at all; nil if it was. The
-// rules before the fault count.
-func (f *File) Err() error { return f.err }
 
 // Size is roughly how much memory the file takes, without its text, in bytes.
 func (f *File) Size() int64 { return f.size }
@@ -250,7 +246,7 @@ func text(member json.RawMessage) (s string, ok bool) {
 // policy returns the URL of a policy in a form that can be shown and linked to; "" if it has
 // none.
 func (p *parser) policy(address string) string {
-	if len(address) > MaxPolicy {
+	if len(address) > maxPolicy {
 		return ""
 	}
 	if known, is := p.policies[address]; is {
@@ -262,7 +258,7 @@ func (p *parser) policy(address string) string {
 	}
 	u.User = nil
 	shown := u.String()
-	if len(shown) > MaxPolicy || strings.ContainsFunc(shown, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if len(shown) > maxPolicy || strings.ContainsFunc(shown, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
 	}
 	p.policies[address] = shown

@@ -97,7 +97,7 @@ func TestFileSays(t *testing.T) {
 				}
 			}
 			if got != want {
-				t.Errorf("%s: %s gets %s, want %s (%v)", name, path, got, want, f.Err())
+				t.Errorf("%s: %s gets %s, want %s (%v)", name, path, got, want, f.err)
 			}
 		}
 	}
@@ -109,14 +109,14 @@ func TestFaultIsTold(t *testing.T) {
 		"": "no JSON array", "<html>": "no JSON array", "{}": "no JSON array", `{"x":{"y":[]}}`: "no JSON array",
 		"[": "EOF", "[{}": "EOF", "[{]": "invalid character", `{"tdm-reservation":1`: "EOF", `{"x":[}`: "invalid character",
 	} {
-		if err := Parse([]byte(text)).Err(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := Parse([]byte(text)).err; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }
 
 func TestPolicyCanBeShown(t *testing.T) {
-	long := "https://example.org/" + strings.Repeat("a", MaxPolicy)
+	long := "https://example.org/" + strings.Repeat("a", maxPolicy)
 	for policy, want := range map[string]string{
 		`"https://example.org/policy.json"`:   "https://example.org/policy.json",
 		`" http://example.org/a#b "`:          "http://example.org/a#b",
@@ -130,7 +130,7 @@ func TestPolicyCanBeShown(t *testing.T) {
 		`"https://exämple.org/"`:              "https://ex%C3%A4mple.org/",
 		`"https://example.org/\u001b[2J"`:     "",
 		`"` + long + `"`:                      "",
-		`"` + long[:MaxPolicy] + `"`:          long[:MaxPolicy],
+		`"` + long[:maxPolicy] + `"`:          long[:maxPolicy],
 		`"https://` + long[28:] + `é"`:        "",
 		`{"mining": "prohibited"}`:            "",
 		`null`:                                "",

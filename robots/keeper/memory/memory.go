@@ -24,8 +24,8 @@ import (
 // A Memory is a bounded cache in front of the store. It may drop an entry at any time, or
 // refuse to take it. It is safe for concurrent use, and after Close too: it is empty then.
 type Memory struct {
-	seeds  [policy.Kinds]maphash.Seed
-	counts [policy.Kinds]atomic.Int64
+	seeds  [policy.KindCount]maphash.Seed
+	counts [policy.KindCount]atomic.Int64
 
 	// ristretto must not be used while it is being closed.
 	mu     sync.RWMutex
