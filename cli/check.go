@@ -181,22 +181,13 @@ func fileGate(cmd *cobra.Command, cfg config.Config, name string) (*gate.Gate, e
 	given := &policy.Policy{Outcome: policy.Rules, File: file}
 	settings := cfg.GateSettings()
 	settings.Overrides = nil // they would replace the file
-	return gate.New(settings, policiesFunc(func(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
-		return given, nil
-	}), nil, zerolog.Nop(), nil)
-}
-
-// A policiesFunc is a function that gives a gate its policies.
-type policiesFunc func(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error)
-
-func (f policiesFunc) Policy(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error) {
-	return f(ctx, origin, by)
+	return gate.New(settings, gate.OnePolicy(given), nil, zerolog.Nop(), nil)
 }
 
 // livePolicies returns the keeper's policies. With fresh, it fetches each origin's
 // robots.txt once, whatever the keeper knows. The proxy fetches in the background when a
 // fetch is due. check waits for that fetch, because the command would end before it.
-func livePolicies(files keeper.Files, fresh bool) policiesFunc {
+func livePolicies(files keeper.Files, fresh bool) gate.PoliciesFunc {
 	fetched := map[robots.Origin]bool{}
 	return func(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error) {
 		if !fresh || fetched[origin] {

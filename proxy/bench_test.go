@@ -152,7 +152,7 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 		b.Fatal(err)
 	}
 	rules := &policy.Policy{Outcome: policy.Rules, File: robots.Parse([]byte(someDisallowed))}
-	policies := policiesFunc(func(context.Context) (*policy.Policy, error) { return rules, nil })
+	policies := gate.OnePolicy(rules)
 	g, err = gate.New(gate.Settings{}, policies, nil, zerolog.New(io.Discard), nil)
 	if err != nil {
 		b.Fatal(err)

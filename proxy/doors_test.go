@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/access"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
@@ -361,18 +362,11 @@ func TestCurlThatDistrustsTheCA(t *testing.T) {
 	}
 }
 
-// policiesFunc lets a test supply the policies.
-type policiesFunc func(ctx context.Context) (*policy.Policy, error)
-
-func (f policiesFunc) Policy(ctx context.Context, _ robots.Origin, _ keeper.Sender) (*policy.Policy, error) {
-	return f(ctx)
-}
-
 // A panic ends one request, but neither the process nor other requests on the same HTTP/2
 // connection.
 func TestPanic(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.policies = policiesFunc(func(context.Context) (*policy.Policy, error) { panic("oh") })
+		s.policies = gate.PoliciesFunc(func(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) { panic("oh") })
 	})
 	o := w.origin("https", nil)
 	for _, version := range []string{"h1", "h2"} {

@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"bufio"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -311,7 +310,7 @@ func TestFTPEndsWithItsClient(t *testing.T) {
 	s.put("small", "small")
 	all := &policy.Policy{Outcome: policy.Unavailable, AllowAll: true}
 	w := newWorld(t, func(set *settings) {
-		set.policies = policiesFunc(func(context.Context) (*policy.Policy, error) { return all, nil })
+		set.policies = gate.OnePolicy(all)
 	})
 	const pause = 100 * time.Millisecond // the server counts those that it turns away until they have gone
 	until := func(status int) {

@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"robotsproxy/internal/conformancetest"
 	"robotsproxy/internal/hostname"
@@ -21,15 +18,7 @@ import (
 // seeds returns the bodies of testdata, and some of real sites if the folder has them.
 func seeds(f *testing.F) []string {
 	var all []string
-	files, err := filepath.Glob("testdata/verdicts/*.txt")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no files in testdata/verdicts: %v", err)
-	}
-	for _, name := range files {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, archive := range verdictFiles(f) {
 		all = append(all, string(archive.Files[0].Data))
 	}
 	all = append(all,

@@ -2,6 +2,7 @@ package robots
 
 import (
 	"bytes"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,15 +16,7 @@ import (
 // verdict, the line of the rule that decides ("-" for none), the product tokens ("-" for none)
 // and the path.
 func TestVerdicts(t *testing.T) {
-	files, err := filepath.Glob("testdata/verdicts/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata/verdicts: %v", err)
-	}
-	for _, name := range files {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, archive := range verdictFiles(t) {
 		var file, stating *File
 		for _, part := range archive.Files {
 			switch part.Name {
@@ -42,6 +35,25 @@ func TestVerdicts(t *testing.T) {
 				}
 			default:
 				t.Fatalf("%s has a part %q", name, part.Name)
+			}
+		}
+	}
+}
+
+// verdictFiles reads testdata/verdicts, sorted by name.
+func verdictFiles(t testing.TB) iter.Seq2[string, *txtar.Archive] {
+	names, err := filepath.Glob("testdata/verdicts/*.txt")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no files in testdata/verdicts: %v", err)
+	}
+	return func(yield func(string, *txtar.Archive) bool) {
+		for _, name := range names {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(name, archive) {
+				return
 			}
 		}
 	}

@@ -14,15 +14,8 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
-	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
 )
-
-type always struct{ policy *policy.Policy }
-
-func (a always) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
-	return a.policy, nil
-}
 
 // BenchmarkDecision measures what the gate does for a request: alone, with an admin server
 // that records decisions, and with a watcher of its stream.
@@ -38,7 +31,7 @@ func BenchmarkDecision(b *testing.B) {
 		admin, watching bool
 	}{{"alone", false, false}, {"kept", true, false}, {"watched", true, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			g, err := gate.New(gate.Settings{LogFilter: decision.LogNone}, always{rules}, nil, zerolog.Nop(), nil)
+			g, err := gate.New(gate.Settings{LogFilter: decision.LogNone}, gate.OnePolicy(rules), nil, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

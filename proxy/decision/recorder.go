@@ -154,45 +154,30 @@ func (r *Recorder) write(d *Decision) {
 		Str("url", d.URL).
 		Str("verdict", string(d.Judgment)).
 		Str("reason", string(d.Reason))
-	if d.Door != "" {
-		line.Str("door", d.Door)
+	stated := func(key, value string) {
+		if value != "" {
+			line.Str(key, value)
+		}
 	}
+	stated("door", d.Door)
 	if d.Rule != "" {
 		line.Str("rule", d.Rule).Int("line", d.Line)
 	}
-	if d.Preference != "" {
-		line.Str("preference", d.Preference)
-	}
+	stated("preference", d.Preference)
 	if d.PreferenceLine > 0 {
 		line.Int("preference_line", d.PreferenceLine)
 	}
 	if d.WouldRefuse {
 		line.Bool("would_refuse", true)
 	}
-	if d.Edge != "" {
-		line.Str("edge", string(d.Edge))
-	}
-	if d.Price != "" {
-		line.Str("price", d.Price)
-	}
-	if d.Cause != "" {
-		line.Str("cause", d.Cause)
-	}
-	if d.RobotsSHA256 != "" {
-		line.Str("robots_sha256", d.RobotsSHA256)
-	}
-	if d.OverrideReason != "" {
-		line.Str("override_reason", d.OverrideReason)
-	}
-	if d.OverrideBy != "" {
-		line.Str("override_by", d.OverrideBy)
-	}
-	if d.Signed != "" {
-		line.Str("signed", d.Signed)
-	}
-	if d.Error != "" {
-		line.Str("error", d.Error)
-	}
+	stated("edge", string(d.Edge))
+	stated("price", d.Price)
+	stated("cause", d.Cause)
+	stated("robots_sha256", d.RobotsSHA256)
+	stated("override_reason", d.OverrideReason)
+	stated("override_by", d.OverrideBy)
+	stated("signed", d.Signed)
+	stated("error", d.Error)
 	if d.PacedMS > 0 {
 		line.Int64("paced_ms", d.PacedMS)
 	}

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/netip"
@@ -14,23 +13,14 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
-	"robotsproxy/robots/keeper"
-	"robotsproxy/robots/policy"
 )
-
-// always always returns one policy.
-type always struct{ policy *policy.Policy }
-
-func (a always) Policy(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) {
-	return a.policy, nil
-}
 
 // The token of a bot that declares no purposes is not kept, so it costs no more than one that
 // the configuration holds.
 func TestBotsWithoutPurposesPayNothing(t *testing.T) {
 	allocated := func(id identity.Identity) float64 {
 		settings := gate.Settings{Identities: identity.Table{Default: id}, Preferences: gate.DefaultPreferences()}
-		g := newGate(t, settings, always{rules(site)}, zerolog.Nop(), nil)
+		g := newGate(t, settings, gate.OnePolicy(rules(site)), zerolog.Nop(), nil)
 		ask := ask(t, "https://example.com/private/open", "ExampleBot")
 		return testing.AllocsPerRun(100, func() { g.Decide(t.Context(), ask) })
 	}
@@ -65,7 +55,7 @@ func benchmarkAdmit(b *testing.B, decisions decision.LogFilter, verdict decision
 		Header: http.Header{"User-Agent": {"ExampleBot/1.0 (+https://example.org/bot)"}},
 	}}
 	log := zerolog.New(io.Discard).With().Timestamp().Logger()
-	g, err := gate.New(gate.Settings{LogFilter: decisions}, always{rules(site)}, nil, log, prometheus.NewRegistry())
+	g, err := gate.New(gate.Settings{LogFilter: decisions}, gate.OnePolicy(rules(site)), nil, log, prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}

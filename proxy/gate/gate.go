@@ -32,6 +32,19 @@ type Policies interface {
 	Policy(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error)
 }
 
+// PoliciesFunc is a function that is a [Policies].
+type PoliciesFunc func(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error)
+
+// Policy calls f.
+func (f PoliciesFunc) Policy(ctx context.Context, origin robots.Origin, by keeper.Sender) (*policy.Policy, error) {
+	return f(ctx, origin, by)
+}
+
+// OnePolicy returns [Policies] that are the same at every origin.
+func OnePolicy(p *policy.Policy) Policies {
+	return PoliciesFunc(func(context.Context, robots.Origin, keeper.Sender) (*policy.Policy, error) { return p, nil })
+}
+
 // Gate judges requests by the settings and policies that hold at that moment. Its
 // methods are safe for concurrent use.
 type Gate struct {

@@ -190,7 +190,7 @@ func BenchmarkAdmitWithPurposes(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			settings.LogFilter = decision.LogNone
-			g, err := gate.New(settings, always{rules("User-agent: *\nContent-Signal: /a ai-train=no\n")}, nil, zerolog.Nop(), nil)
+			g, err := gate.New(settings, gate.OnePolicy(rules("User-agent: *\nContent-Signal: /a ai-train=no\n")), nil, zerolog.Nop(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -214,19 +214,7 @@ func TestProcessesWithOneDirectoryFetchOnce(t *testing.T) {
 		t.Skip("only Linux has locks that end with the file's last use")
 	}
 	s, processes := processesWithOneDirectory(t, t.TempDir(), policy.Defaults().FetchTimeout)
-	const origins = 300
-	var all sync.WaitGroup
-	for i := range origins {
-		for _, p := range processes {
-			all.Go(func() { p.ask(t, origin("%d.example", i)) })
-		}
-	}
-	all.Wait()
-	for i := range origins {
-		if n := s.fetched(origin("%d.example", i).Host); n != 1 {
-			t.Errorf("%d fetches of one of many", n)
-		}
-	}
+	askOfManyAtOnce(t, s, processes)
 	logNothing(t, processes)
 }
 
@@ -288,17 +276,28 @@ func TestFleetWithManyOrigins(t *testing.T) {
 	for _, p := range fleet {
 		p.ask(t, origin("first.example"))
 	}
+	askOfManyAtOnce(t, s, fleet)
+}
+
+// askOfManyAtOnce asks every proxy for the policies of many origins, each of which the site must
+// be asked for once.
+func askOfManyAtOnce(t *testing.T, s *site, proxies []proxy) {
+	t.Helper()
 	const origins = 300
 	var all sync.WaitGroup
 	for i := range origins {
-		for _, p := range fleet {
+		for _, p := range proxies {
 			all.Go(func() { p.ask(t, origin("%d.example", i)) })
 		}
 	}
 	all.Wait()
 	for i := range origins {
 		if n := s.fetched(origin("%d.example", i).Host); n != 1 {
-			t.Errorf("%d fetches of one of many; logged %s%s%s", n, fleet[0].log, fleet[1].log, fleet[2].log)
+			var logs []string
+			for _, p := range proxies {
+				logs = append(logs, p.log.String())
+			}
+			t.Errorf("%d fetches of one of many; logged %q", n, logs)
 		}
 	}
 }

@@ -172,13 +172,5 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkPut(b *testing.B) {
-	s := open(b, b.TempDir())
-	rec := storetest.TextRecord("", strings.Repeat("Disallow: /some/path\n", 150), storetest.Noon)
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		i++
-		rec.Origin = fmt.Sprintf("https://%d.example", i)
-		storetest.Put(b, s, rec)
-	}
+	storetest.BenchmarkPut(b, open(b, b.TempDir()))
 }

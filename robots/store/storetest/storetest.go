@@ -286,3 +286,15 @@ func testForgottenVersions(t *testing.T, s store.Store) {
 	}
 	ExpectVersions(t, s, rec.Origin, VersionOf(rec, Noon))
 }
+
+// BenchmarkPut measures how a store writes the robots.txt of one origin after another.
+func BenchmarkPut(b *testing.B, s store.Store) {
+	rec := TextRecord("", strings.Repeat("Disallow: /some/path\n", 150), Noon)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i++
+		rec.Origin = fmt.Sprintf("https://%d.example", i)
+		Put(b, s, rec)
+	}
+}
