@@ -95,8 +95,8 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 		},
 	}
 	root.AddCommand(
-		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), reportCommand(), validateCommand(),
-		caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
+		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), reportCommand(), evidenceCommand(),
+		validateCommand(), caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
 	return root
 }

@@ -98,6 +98,9 @@ func (e *Engine) Observer(cfg config.Config) *pace.Pacer {
 	return pace.NewObserver(cfg.Pace, e.redis)
 }
 
+// Counts are those of decisions. They end with the engine.
+func (e *Engine) Counts() counts.Store { return e.counts }
+
 // Report makes a report of what the store has kept. A store that does not last has the counts
 // of this process, and no changes of robots.txt.
 func (e *Engine) Report(ctx context.Context, scope report.Scope) (*report.Report, error) {

@@ -42,6 +42,23 @@ func (k *Key) PEM() []byte {
 // Format writes the key's thumbprint, whatever the verb.
 func (k Key) Format(s fmt.State, _ rune) { io.WriteString(s, k.id) }
 
+// PublicPEM is the public key as OpenSSL and others read it (RFC 8410 section 4).
+func (k *Key) PublicPEM() []byte {
+	der, _ := x509.MarshalPKIXPublicKey(k.private.Public()) // an Ed25519 key always marshals
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+// SignFile returns the Ed25519 signature of a file, of [ed25519.SignatureSize] octets
+// (RFC 8032 section 5.1.6). The same file gets the same signature each time. The file must not
+// begin with a quotation mark: so do the texts by which requests are signed (RFC 9421 section
+// 2.5), and the signature of such a file could be taken for that of a request.
+func (k *Key) SignFile(file []byte) []byte { return k.signOctets(file) }
+
+// Thumbprint returns the [Key.ID] of the key whose public half this is.
+func Thumbprint(public ed25519.PublicKey) string {
+	return thumbprint(base64.RawURLEncoding.EncodeToString(public))
+}
+
 func (k *Key) signOctets(message []byte) []byte { return ed25519.Sign(k.private, message) }
 
 // thumbprint returns the JWK thumbprint with SHA-256 of the public key whose member "x" is x,

@@ -33,6 +33,14 @@ var arrows = map[string]map[string]string{
 		"certs/trust":          "the files by which clients trust the CA",
 		"internal/clientsetup": "which variables clients read",
 	},
+	"cli/evidence": {
+		"internal/printable":  "JSON and texts show what sites and clients wrote",
+		"proxy/decision":      "the words of decisions in the log",
+		"proxy/sign":          "keys sign archives",
+		"robots":              "the origins of requests",
+		"robots/store":        "the versions of files",
+		"robots/store/counts": "the counts of decisions, and days",
+	},
 	"cli/summary": {
 		"internal/printable": "it shows what sites and clients wrote",
 		"internal/wholefile": "its file is there whole or not at all",
