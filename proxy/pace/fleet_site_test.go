@@ -173,6 +173,26 @@ func TestFleetProbeThatLeaves(t *testing.T) {
 	pair[0].start(t, r).end(Permit.Succeeded)
 }
 
+// The same if the probe is the first request that its proxy makes there.
+func TestFleetFirstRequestIsAProbeThatLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	pair := newPair(t, server, func(o *Options) { o.BackOff = BackOff{1, 10 * time.Millisecond, time.Hour} })
+	r := of(0)
+	pair[0].start(t, r).end(Permit.Failed)
+	for pair[0].Held(r) != nil {
+		time.Sleep(time.Millisecond)
+	}
+	pair[1].start(t, r).Release()
+	if news := pair[0].fleet.Look(r.site(), pair[0].opts.Load().shared()); news == nil || news.Wait > 0 {
+		t.Errorf("the probe that has left holds the other proxy: %+v", news)
+	}
+	pair[1].mu.Lock()
+	if s := pair[1].sites[r.site()]; s != nil && s.probe != nil {
+		t.Error("and its own")
+	}
+	pair[1].mu.Unlock()
+}
+
 // If the proxy of the probe dies, another one tries as soon as the first is no member any more. The
 // probe of a living proxy goes on.
 func TestFleetProbeOfADeadProxy(t *testing.T) {

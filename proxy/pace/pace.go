@@ -138,16 +138,18 @@ func (p Permit) Release() {
 		return
 	}
 	w, pacer := p.waiter, p.waiter.lane.pacer
+	key, unreported := w.lane.site.key, false
 	pacer.mu.Lock()
-	s := w.lane.site
-	if w.counted {
-		s.inFlight--
+	if s := pacer.sites[key]; s != nil { // a new one, if that in which w waited has ended
+		if w.counted {
+			s.inFlight--
+		}
+		unreported = s.probe == w
+		pacer.endProbe(s, w)
 	}
-	unreported := s.probe == w
-	pacer.endProbe(s, w)
 	pacer.mu.Unlock()
 	if unreported && pacer.fleet != nil {
-		pacer.fleet.LeaveProbe(s.key, w.name())
+		pacer.fleet.LeaveProbe(key, w.name())
 	}
 }
 
