@@ -78,7 +78,7 @@ func TestLoad(t *testing.T) {
 		{"admin_listen: ''", func(c Config) any { return c.AdminListen }, ""},
 		{"listen: '[::1]:0'\nadmin_listen: '[::1]:0'", func(c Config) any { return c.AdminListen }, "[::1]:0"},
 		{"cache: {memory: 1024GiB}", func(c Config) any { return c.Cache.Memory }, int64(1 << 40)},
-		{"cache: {redis_url: 'rediss://fleet:pass%2Fword@redis.example:6380/3'}", func(c Config) any { return c.Cache.RedisURL }, "rediss://fleet:pass%2Fword@redis.example:6380/3"},
+		{"cache: {redis_url: 'rediss://fleet:pass%2Fword@redis.example:6380/3'}", func(c Config) any { return c.Cache.Server.URL }, "rediss://fleet:pass%2Fword@redis.example:6380/3"},
 		{"cache: {store: redis}", func(c Config) any { return string(c.Cache.Kind) }, "redis"},
 		{"pace: {default_delay: 0}", func(c Config) any { return c.Pace.DefaultDelay }, time.Duration(0)},
 		{"cache: {store: none}", func(c Config) any { return string(c.Cache.Kind) }, "none"},

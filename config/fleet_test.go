@@ -32,7 +32,7 @@ func TestFleetExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Cache.Kind != store.Redis || c.Cache.RedisURL != redis {
+	if c.Cache.Kind != store.Redis || c.Cache.Server.URL != redis {
 		t.Errorf("got %+v", c.Cache)
 	}
 	if c.HTTPS.Cert != ca.Path() {

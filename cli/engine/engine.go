@@ -167,8 +167,8 @@ func (e *Engine) openRedis(cfg config.Config) (err error) {
 	if cfg.Cache.Kind != store.Redis {
 		return nil
 	}
-	if e.redis, err = redisclient.Open(cfg.Cache.RedisURL); err != nil {
-		return fmt.Errorf("opening cache.redis_url: %w", err)
+	if e.redis, err = redisclient.Open(cfg.Cache.Server); err != nil {
+		return fmt.Errorf("opening the Redis of the configuration: %w", err)
 	}
 	e.onClose(e.redis.Close)
 	return nil

@@ -6,6 +6,7 @@ package redisclient
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -39,59 +40,63 @@ type Client struct {
 	// that a request waits for.
 	Cooldown time.Duration
 
-	redis   *redis.Client
+	address address
+	redis   redis.UniversalClient
 	slots   chan struct{} // holds a value for each question under way
 	breaker breaker
 }
 
-// Open makes a client of the server at url. It does not connect: a proxy starts, and goes
-// on, without its Redis. Callers must call Close.
-func Open(url string) (*Client, error) {
-	opts, err := parseURL(url)
+// Open makes a client of the server that opts name. It does not connect: a proxy starts, and
+// goes on, without its Redis. Callers must call Close.
+func Open(opts Options) (*Client, error) {
+	a, err := parseURL(opts.URL)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(opts), nil
-}
-
-func newClient(opts *redis.Options) *Client {
-	opts.ContextTimeoutEnabled = true
-	opts.DialTimeout, opts.DialerRetries = dialTimeout, 1
-	opts.ReadTimeout, opts.WriteTimeout = ioTimeout, ioTimeout
-	opts.MaxRetries, opts.MinRetryBackoff = 2, -1 // for connections that broke while they were idle
-	opts.PoolSize = maxConnections
-	opts.DisableIdentity = true
-	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	security, err := opts.tls(a)
+	if err != nil {
+		return nil, err
+	}
 	return &Client{
 		Timeout:  250 * time.Millisecond,
 		Cooldown: 5 * time.Second,
-		redis:    redis.NewClient(opts),
+		address:  a,
+		redis:    connect(a, security),
 		slots:    make(chan struct{}, maxConnections),
 		breaker:  breaker{epoch: time.Now()},
-	}
+	}, nil
+}
+
+// connect makes the library's client of an address.
+func connect(a address, security *tls.Config) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs:            a.hosts,
+		IsClusterMode:    a.kind == cluster,
+		MasterName:       a.master,
+		SentinelUsername: a.sentinelUser,
+		SentinelPassword: a.sentinelPassword,
+		Username:         a.user,
+		Password:         a.password,
+		DB:               a.database,
+		TLSConfig:        security,
+
+		ContextTimeoutEnabled: true,
+		DialTimeout:           dialTimeout,
+		DialerRetries:         1,
+		ReadTimeout:           ioTimeout,
+		WriteTimeout:          ioTimeout,
+		MaxRetries:            2, // for connections that broke while they were idle
+		MinRetryBackoff:       -1,
+		PoolSize:              maxConnections,
+		PipelinePoolSize:      -1, // pipelines use the same connections
+		DisableIdentity:       true,
+
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 }
 
 // Close closes the connections. What is asked from then on fails.
 func (c *Client) Close() error { return c.redis.Close() }
-
-// CheckURL says whether [Open] takes a URL: redis://, rediss:// (TLS) or unix://.
-func CheckURL(url string) error {
-	_, err := parseURL(url)
-	return err
-}
-
-// errURL doesn't say what is wrong: that would show a part of the URL, which may be one
-// of the password.
-var errURL = errors.New("this is no address of a Redis server; write redis://USER:PASSWORD@HOST:6379/0, " +
-	"with rediss for TLS, and percent-encode what is special in the password")
-
-func parseURL(url string) (*redis.Options, error) {
-	opts, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, errURL
-	}
-	return opts, nil
-}
 
 // ErrAway is the error of a question that was not asked, because the server left another
 // one unanswered a moment ago.
@@ -103,8 +108,8 @@ var ErrAway = errors.New("it did not answer just now")
 // question may run several times, and must be safe to repeat. An error reply of the
 // server is an answer: Ask returns it, and the breaker stays closed. All errors name the
 // server without its password, but for ctx's own, which say nothing about the server.
-func (c *Client) Ask(ctx context.Context, question func(context.Context, *redis.Client) error) error {
-	return c.ask(ctx, c.Timeout, func(ctx context.Context, r *redis.Client) error {
+func (c *Client) Ask(ctx context.Context, question func(context.Context, redis.Cmdable) error) error {
+	return c.ask(ctx, c.Timeout, func(ctx context.Context, r redis.Cmdable) error {
 		if !c.breaker.allows(c.Cooldown) {
 			return ErrAway
 		}
@@ -114,11 +119,11 @@ func (c *Client) Ask(ctx context.Context, question func(context.Context, *redis.
 
 // AskAnyway is [Client.Ask] for what no request waits for: each try may take timeout, and
 // the server is asked even while the circuit breaker is open.
-func (c *Client) AskAnyway(ctx context.Context, timeout time.Duration, question func(context.Context, *redis.Client) error) error {
+func (c *Client) AskAnyway(ctx context.Context, timeout time.Duration, question func(context.Context, redis.Cmdable) error) error {
 	return c.ask(ctx, timeout, question)
 }
 
-func (c *Client) ask(ctx context.Context, timeout time.Duration, question func(context.Context, *redis.Client) error) error {
+func (c *Client) ask(ctx context.Context, timeout time.Duration, question func(context.Context, redis.Cmdable) error) error {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -143,7 +148,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, question func(c
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("asking the Redis at %s: %w", c.redis.Options().Addr, err)
+			return fmt.Errorf("asking the Redis at %s: %w", c.address, err)
 		}
 		return nil
 	}

@@ -25,6 +25,7 @@ type Server struct {
 
 	t       testing.TB
 	args    []string
+	ready   string // what it writes when it is
 	command *exec.Cmd
 }
 
@@ -34,27 +35,40 @@ type Server struct {
 // knows outlives Kill.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("this machine has no redis-server; install Debian's package redis-server")
-	}
 	if !slices.Contains(args, "--port") {
 		args = append(args, "--port", "PORT")
 	}
-	s := &Server{t: t, args: append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)}
+	// Redis says "Ready" of a port and "ready" of a socket.
+	return startReady(t, "eady to accept connections", append([]string{"--save", "", "--appendonly", "no"}, args...)...)
+}
+
+// startReady starts a server that writes something when it is ready.
+func startReady(t testing.TB, ready string, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("this machine has no redis-server; install Debian's package redis-server")
+	}
+	s := &Server{t: t, ready: ready, args: append(args, "--bind", "127.0.0.1", "--dir", t.TempDir())}
 	t.Cleanup(s.Kill)
 	for range 5 { // another program may take the port meanwhile
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Address = l.Addr().String()
-		l.Close()
+		s.Address = net.JoinHostPort("127.0.0.1", freePort(t))
 		if s.start() {
 			return s
 		}
 	}
 	t.Fatal("redis-server does not start")
 	return nil
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
 }
 
 // Restart starts a server again, at the same address, after Kill. Without --appendonly yes, it
@@ -82,9 +96,8 @@ func (s *Server) start() bool {
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	// Redis says "Ready" of a port and "ready" of a socket.
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(lines.Text(), "eady to accept connections") {
+		if strings.Contains(lines.Text(), s.ready) {
 			return true
 		}
 	}
@@ -130,12 +143,19 @@ func (s *Server) URL() string { return "redis://" + s.Address + "/0" }
 // machines. It is closed at the end of the test.
 func (s *Server) Client() *redisclient.Client {
 	s.t.Helper()
-	c, err := redisclient.Open(s.URL())
+	return Open(s.t, redisclient.Options{URL: s.URL()})
+}
+
+// Open opens a client as the program uses it, but with more time for slow machines. It is
+// closed at the end of the test.
+func Open(t testing.TB, opts redisclient.Options) *redisclient.Client {
+	t.Helper()
+	c, err := redisclient.Open(opts)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	c.Timeout = 3 * time.Second
-	s.t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { c.Close() })
 	return c
 }
 

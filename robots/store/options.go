@@ -28,8 +28,8 @@ func (k *Kind) UnmarshalText(text []byte) error {
 type Options struct {
 	Kind Kind `yaml:"store"`
 
-	// RedisURL says where Redis is and how to log in: redis://, rediss:// (TLS) or unix://.
-	RedisURL string `yaml:"redis_url"`
+	// Server is the Redis, if that is the store.
+	Server redisclient.Options `yaml:",inline"`
 
 	// MaxSize bounds policies.db, in bytes; 0 means no bound. When it is reached, the
 	// oldest versions that are no longer served go. When none are left, the origins go
@@ -45,15 +45,13 @@ type Options struct {
 
 // Defaults returns the options of a configuration that says nothing.
 func Defaults() Options {
-	return Options{Kind: SQLite, RedisURL: "redis://127.0.0.1:6379/0", History: 365 * 24 * time.Hour}
+	return Options{Kind: SQLite, Server: redisclient.Options{URL: "redis://127.0.0.1:6379/0"}, History: 365 * 24 * time.Hour}
 }
 
 // Validate joins the faults of o, each a [keyerr.Error].
 func (o Options) Validate() error {
 	var errs []error
-	if err := redisclient.CheckURL(o.RedisURL); err != nil {
-		errs = append(errs, keyerr.Wrap("redis_url", err))
-	}
+	errs = append(errs, o.Server.Validate())
 	if o.MaxSize != 0 && o.MaxSize < minMaxSize {
 		errs = append(errs, keyerr.New("max_size", "%d holds next to no policy; write %dMiB or more, or 0 for no bound", o.MaxSize, minMaxSize>>20))
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"robotsproxy/internal/redisclient"
 	"robotsproxy/robots/store"
 )
 
@@ -22,7 +23,7 @@ func TestKinds(t *testing.T) {
 }
 
 func TestRedisURLIsChecked(t *testing.T) {
-	err := (store.Options{RedisURL: "redis://:secret#x@127.0.0.1:6379"}).Validate()
+	err := (store.Options{Server: redisclient.Options{URL: "redis://:secret#x@127.0.0.1:6379"}}).Validate()
 	if err == nil || !strings.HasPrefix(err.Error(), "redis_url: ") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}

@@ -328,6 +328,9 @@ var arrows = map[string]map[string]string{
 		"internal/keyerr": "its errors say which key they are about",
 		"internal/fair":   "clients take turns for the checks of passwords",
 	},
+	"internal/redisclient": {
+		"internal/keyerr": "its errors say which key they are about",
+	},
 	"internal/redistest": {
 		"internal/redisclient": "it opens the program's client with more time for slow machines",
 	},
@@ -363,7 +366,7 @@ var leaves = []string{
 	"robots/urlpath", "cli/child",
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
-	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/redisclient", "internal/shortage", "internal/wholefile",
+	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/shortage", "internal/wholefile",
 	"robots/store/counts", "robots/store/encoding", "robots/store/sqlitestore/dbfile",
 }
 

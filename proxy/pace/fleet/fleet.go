@@ -25,14 +25,14 @@ import (
 	"robotsproxy/internal/redisclient"
 )
 
-// The keys in Redis. All of them expire. Names of origins, identities and groups may be
+// The keys in Redis, after the prefix that [redisclient.Client.Prefix] gives an origin. All of them expire. Names of origins, identities and groups may be
 // long, so keys have their hash. An origin may be a registrable domain here: see [Site].
 const (
-	turnsKey    = "robotsproxy:turns:"    // + origin, identity and group: a sorted set of turns by their time
-	holdKey     = "robotsproxy:hold:"     // + origin and identity: when the hold that the origin asked for ends
-	failuresKey = "robotsproxy:failures:" // + origin and identity: a hash with the row of failures
-	dayKey      = "robotsproxy:day:"      // + origin and identity: a hash with the requests of each hour
-	membersKey  = "robotsproxy:proxies"   // a sorted set of the proxies that share turns, by when they expire
+	turnsKey    = "turns:"    // + origin, identity and group: a sorted set of turns by their time
+	holdKey     = "hold:"     // + origin and identity: when the hold that the origin asked for ends
+	failuresKey = "failures:" // + origin and identity: a hash with the row of failures
+	dayKey      = "day:"      // + origin and identity: a hash with the requests of each hour
+	membersKey  = "proxies"   // a sorted set of the proxies that share turns, by when they expire
 )
 
 // A proxy sends a heartbeat every heartbeatEvery, and counts as a member for memberFor after
@@ -92,8 +92,14 @@ func (f *Fleet) Close() {
 	f.stopped.Wait()
 	f.outage.Close()
 	// If this fails, the member expires without heartbeats.
-	_ = f.server.Ask(context.Background(), func(ctx context.Context, rdb *redis.Client) error {
-		return rdb.ZRem(ctx, membersKey, f.member).Err()
+	_ = f.server.Ask(context.Background(), func(ctx context.Context, rdb redis.Cmdable) error {
+		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, prefix := range f.server.Prefixes() {
+				p.ZRem(ctx, prefix+membersKey, f.member)
+			}
+			return nil
+		})
+		return err
 	})
 }
 
@@ -125,8 +131,16 @@ return {new, redis.call('ZCARD', KEYS[1])}`)
 // forgotten this proxy has forgotten the others too, until their next heartbeats. So the
 // former count holds until then.
 func (f *Fleet) heartbeat() {
-	f.ask(func(ctx context.Context, rdb *redis.Client) error {
-		seen, err := heartbeatScript.Run(ctx, rdb, []string{membersKey}, f.member, memberFor.Milliseconds()).Int64Slice()
+	f.ask(func(ctx context.Context, rdb redis.Cmdable) error {
+		var calls []redisclient.Call // the members are with every site's keys
+		for _, prefix := range f.server.Prefixes() {
+			calls = append(calls, redisclient.Call{Keys: []string{prefix + membersKey}, Args: []any{f.member, memberFor.Milliseconds()}})
+		}
+		replies, err := redisclient.RunAll(ctx, rdb, heartbeatScript, calls)
+		if err != nil {
+			return err
+		}
+		seen, err := replies[0].Int64Slice()
 		if err != nil {
 			return err
 		}
@@ -205,12 +219,13 @@ return 1`)
 // than most. If heedsHold, it comes after the hold that the origin asked for. Take returns nil if
 // Redis does not answer.
 func (f *Fleet) Take(site Site, group string, delay, most time.Duration, heedsHold bool) *Turn {
-	t := &Turn{key: turnsKey + hashed(site.Origin, site.Identity, group), token: fmt.Sprintf("%s:%d", rand.Text(), milliseconds(delay))}
+	prefix := f.server.Prefix(site.Origin)
+	t := &Turn{key: prefix + turnsKey + hashed(site.Origin, site.Identity, group), token: fmt.Sprintf("%s:%d", rand.Text(), milliseconds(delay))}
 	keys := []string{t.key}
 	if heedsHold {
-		keys = append(keys, holdKey+site.hashed())
+		keys = append(keys, prefix+holdKey+site.hashed())
 	}
-	answered := f.ask(func(ctx context.Context, rdb *redis.Client) error {
+	answered := f.ask(func(ctx context.Context, rdb redis.Cmdable) error {
 		ms, err := takeScript.Run(ctx, rdb, keys, t.token, milliseconds(delay), most.Milliseconds()).Int64Slice()
 		if err != nil {
 			return err
@@ -227,21 +242,21 @@ func (f *Fleet) Take(site Site, group string, delay, most time.Duration, heedsHo
 // GiveBack returns the turn of a request that has left. The next request that comes to any
 // proxy gets it.
 func (f *Fleet) GiveBack(t *Turn) {
-	f.ask(func(ctx context.Context, rdb *redis.Client) error { return rdb.ZRem(ctx, t.key, t.token).Err() })
+	f.ask(func(ctx context.Context, rdb redis.Cmdable) error { return rdb.ZRem(ctx, t.key, t.token).Err() })
 }
 
 // Hold tells the other proxies that an origin holds requests for so long. It affects
 // requests that take a turn from then on.
 func (f *Fleet) Hold(site Site, length time.Duration) {
-	keys := []string{holdKey + site.hashed()}
-	f.ask(func(ctx context.Context, rdb *redis.Client) error {
+	keys := []string{f.server.Prefix(site.Origin) + holdKey + site.hashed()}
+	f.ask(func(ctx context.Context, rdb redis.Cmdable) error {
 		return holdScript.Run(ctx, rdb, keys, milliseconds(length)).Err()
 	})
 }
 
 // ask asks Redis, and reports whether it answered. If not, this proxy paces alone. No client
 // that leaves cancels a question: it would then be unknown whether a turn was taken.
-func (f *Fleet) ask(question func(context.Context, *redis.Client) error) bool {
+func (f *Fleet) ask(question func(context.Context, redis.Cmdable) error) bool {
 	attempt := f.outage.Begin()
 	if err := f.server.Ask(context.Background(), question); err != nil {
 		f.outage.Failed(err)

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,43 @@ func TestTakesTurns(t *testing.T) {
 	}
 }
 
+// In a Cluster the scripts work for every site, on whatever node its keys are.
+func TestInACluster(t *testing.T) {
+	nodes := redistest.StartCluster(t)
+	server := redistest.Open(t, redisclient.Options{URL: "redis+cluster://" + nodes[0].Address})
+	var log logtest.Buffer
+	f := joined(t, server, zerolog.New(&log))
+	rules := Rules{RetryAfter: true, MaxPerDay: 2, After: 1, First: time.Hour, Max: time.Hour}
+	for f.Look(Site{"https://example.com", "bot"}, rules) == nil || !f.joined.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 10 {
+		site := Site{fmt.Sprintf("https://%d.example", i), "bot"}
+		turn, next := f.Take(site, "", time.Minute, time.Hour, true), f.Take(site, "", time.Minute, time.Hour, true)
+		if turn == nil || next == nil || !near(next.Wait, time.Minute) {
+			t.Fatalf("%s: the turns are %v and %v", site.Origin, turn, next)
+		}
+		f.GiveBack(next)
+		if news := f.Enter(site, "1", rules); news == nil || news.By != None {
+			t.Errorf("%s: entering: %+v", site.Origin, news)
+		}
+		if news := f.Succeeded(site, 0, rules); news == nil || news.Failures != 0 {
+			t.Errorf("%s: a success: %+v", site.Origin, news)
+		}
+		if news := f.Failed(site, "1", 0, rules); news == nil || news.By != BackOff {
+			t.Errorf("%s: a failure: %+v", site.Origin, news)
+		}
+		f.LeaveProbe(site, "1")
+		f.Hold(site, time.Hour)
+		if turn := f.Take(site, "", time.Minute, 2*time.Hour, true); turn == nil || !near(turn.Hold, time.Hour) {
+			t.Errorf("%s: the turn after a hold: %+v", site.Origin, turn)
+		}
+	}
+	if text := log.String(); text != "" {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
 // A proxy whose answer was lost asks again and gets the same turn.
 func TestAskedTwice(t *testing.T) {
 	server := redistest.Start(t)
@@ -115,7 +153,7 @@ func TestWhenRedisAnswersErrors(t *testing.T) {
 	client.Cooldown = time.Hour
 	f := New(client, zerolog.New(&log), nil)
 	defer f.outage.Close()
-	key := turnsKey + hashed("https://example.com", "bot", "")
+	key := "robotsproxy:" + turnsKey + hashed("https://example.com", "bot", "")
 	if err := rdb.Set(context.Background(), key, "not a sorted set", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,12 +192,12 @@ func TestCountsItsMembers(t *testing.T) {
 	fleets[1].Close()
 	want("one is closed", 2)
 	ctx := context.Background()
-	if ttl := rdb.PTTL(ctx, membersKey).Val(); ttl <= 0 || ttl > memberFor {
+	if ttl := rdb.PTTL(ctx, "robotsproxy:"+membersKey).Val(); ttl <= 0 || ttl > memberFor {
 		t.Errorf("the members are kept for %v", ttl)
 	}
 	killed := fleets[2]
 	stopHeartbeats(killed)
-	rdb.ZAdd(ctx, membersKey, redis.Z{Score: 1, Member: killed.member}) // as if its heartbeat were over
+	rdb.ZAdd(ctx, "robotsproxy:"+membersKey, redis.Z{Score: 1, Member: killed.member}) // as if its heartbeat were over
 	want("one was killed", 1)
 }
 

@@ -174,8 +174,8 @@ func (f *Fleet) Enter(site Site, token string, rules Rules) *News {
 func (f *Fleet) Look(site Site, rules Rules) *News { return f.mayEnter(site, "", rules) }
 
 func (f *Fleet) mayEnter(site Site, token string, rules Rules) *News {
-	name := site.hashed()
-	return f.learn(enterScript, []string{holdKey + name, failuresKey + name, dayKey + name, membersKey}, token,
+	prefix, name := f.server.Prefix(site.Origin), site.hashed()
+	return f.learn(enterScript, []string{prefix + holdKey + name, prefix + failuresKey + name, prefix + dayKey + name, prefix + membersKey}, token,
 		digit(rules.RetryAfter), digit(rules.After > 0), ProbeLease.Milliseconds(), probePoll.Milliseconds(),
 		rules.MaxPerDay, time.Hour.Milliseconds(), WindowHours, milliseconds(rules.Max), f.member)
 }
@@ -183,26 +183,26 @@ func (f *Fleet) mayEnter(site Site, token string, rules Rules) *News {
 // Failed adds the failure of a request, which started in an epoch, to the row of a site. It returns
 // nil if Redis does not answer.
 func (f *Fleet) Failed(site Site, token string, epoch int64, rules Rules) *News {
-	return f.learn(failedScript, failuresOf(site), token, epoch, rules.After, milliseconds(rules.First), milliseconds(rules.Max), 0.5+rand.Float64()/2)
+	return f.learn(failedScript, f.failuresOf(site), token, epoch, rules.After, milliseconds(rules.First), milliseconds(rules.Max), 0.5+rand.Float64()/2)
 }
 
 // Succeeded ends the row of a site, if its epoch is still that in which the request started. It
 // returns nil if Redis does not answer.
 func (f *Fleet) Succeeded(site Site, epoch int64, rules Rules) *News {
-	return f.learn(succeededScript, failuresOf(site), epoch, milliseconds(rules.Max))
+	return f.learn(succeededScript, f.failuresOf(site), epoch, milliseconds(rules.Max))
 }
 
 // LeaveProbe lets another request be the probe of a site, if the one that the token names is.
 func (f *Fleet) LeaveProbe(site Site, token string) {
-	f.ask(func(ctx context.Context, rdb *redis.Client) error {
-		return leaveScript.Run(ctx, rdb, failuresOf(site), token).Err()
+	f.ask(func(ctx context.Context, rdb redis.Cmdable) error {
+		return leaveScript.Run(ctx, rdb, f.failuresOf(site), token).Err()
 	})
 }
 
 // learn runs a script that returns news; nil if Redis does not answer.
 func (f *Fleet) learn(script *redis.Script, keys []string, args ...any) *News {
 	var n News
-	answered := f.ask(func(ctx context.Context, rdb *redis.Client) error {
+	answered := f.ask(func(ctx context.Context, rdb redis.Cmdable) error {
 		got, err := script.Run(ctx, rdb, keys, args...).Int64Slice()
 		if err != nil {
 			return err
@@ -223,8 +223,8 @@ func (f *Fleet) learn(script *redis.Script, keys []string, args ...any) *News {
 	return &n
 }
 
-func failuresOf(site Site) []string {
-	return []string{failuresKey + site.hashed()}
+func (f *Fleet) failuresOf(site Site) []string {
+	return []string{f.server.Prefix(site.Origin) + failuresKey + site.hashed()}
 }
 
 func digit(b bool) int {

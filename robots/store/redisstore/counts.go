@@ -16,19 +16,19 @@ import (
 // The keys of counts. Those of a day are hashes from decisions to numbers. All expire with the
 // history.
 const (
-	daysKey  = "robotsproxy:days"   // the days on which a proxy has run: a sorted set of their numbers
-	batchKey = "robotsproxy:batch:" // + ID and day: that a batch has been added
+	daysKey  = "days"   // the days on which a proxy has run: a sorted set of their numbers
+	batchKey = "batch:" // + ID and day: that a batch has been added
 )
 
 // hashKeys, each + day, are the hashes of a day, for the numbers in their order. All but the
 // first have only the numbers that are not 0.
 var hashKeys = [numbers]string{
-	"robotsproxy:counts:", // how many requests
-	"robotsproxy:counts-paced:",
-	"robotsproxy:counts-ms:", // for how many milliseconds they were paced
-	"robotsproxy:counts-challenged:",
-	"robotsproxy:counts-turned-away:",
-	"robotsproxy:counts-priced:",
+	"counts:", // how many requests
+	"counts-paced:",
+	"counts-ms:", // for how many milliseconds they were paced
+	"counts-challenged:",
+	"counts-turned-away:",
+	"counts-priced:",
 }
 
 // numbers is how many numbers a count has.
@@ -96,12 +96,13 @@ func (s *Store) AddCounts(ctx context.Context, b counts.Batch) error {
 	oldest := counts.DayOf(s.now().Add(-s.history))
 	for day, rows := range byDay {
 		name := day.String()
-		keys := []string{batchKey + b.ID + ":" + name, daysKey}
+		prefix := s.server.Prefix("")
+		keys := []string{prefix + batchKey + b.ID + ":" + name, prefix + daysKey}
 		for _, key := range hashKeys {
-			keys = append(keys, key+name)
+			keys = append(keys, prefix+key+name)
 		}
 		args := append([]any{int(day), int(oldest), counts.MaxDecisions, s.history.Milliseconds(), batchMemory.Milliseconds()}, rows...)
-		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
 			return addCountsScript.Run(ctx, rdb, keys, args...).Err()
 		})
 		if err != nil {
@@ -149,7 +150,7 @@ func (s *Store) Counts(ctx context.Context, p counts.Period, do func(counts.Row)
 	for _, day := range days {
 		var all [numbers]map[string]string
 		for i, key := range hashKeys {
-			if all[i], err = s.readHash(ctx, key+day.String()); err != nil {
+			if all[i], err = s.readHash(ctx, s.server.Prefix("")+key+day.String()); err != nil {
 				return fmt.Errorf("reading the counts of %s: %w", day, err)
 			}
 		}
@@ -179,7 +180,7 @@ func (s *Store) readHash(ctx context.Context, key string) (map[string]string, er
 	all := map[string]string{}
 	for cursor := uint64(0); ; {
 		var page []string
-		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) (err error) {
+		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) (err error) {
 			var next uint64
 			if page, next, err = rdb.HScan(ctx, key, cursor, "", scanPage).Result(); err == nil {
 				cursor = next
@@ -201,8 +202,8 @@ func (s *Store) readHash(ctx context.Context, key string) (map[string]string, er
 // DaysRun implements [counts.Store].
 func (s *Store) DaysRun(ctx context.Context, p counts.Period) (days []counts.Day, err error) {
 	var numbers []string
-	err = s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) (err error) {
-		numbers, err = rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: daysKey, ByScore: true, Start: int(p.From), Stop: int(p.Until)}).Result()
+	err = s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) (err error) {
+		numbers, err = rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: s.server.Prefix("") + daysKey, ByScore: true, Start: int(p.From), Stop: int(p.Until)}).Result()
 		return err
 	})
 	if err != nil {
@@ -226,10 +227,10 @@ func (s *Store) Changes(ctx context.Context, from, until time.Time, do func(stor
 		}
 		after = recs[len(recs)-1].Origin
 		first := make([]*redis.MapStringStringCmd, len(recs))
-		err = s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+		err = s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
 			_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for i, rec := range recs {
-					first[i] = p.HGetAll(ctx, firstKey+rec.Origin)
+					first[i] = p.HGetAll(ctx, s.server.Prefix(rec.Origin)+firstKey+rec.Origin)
 				}
 				return nil
 			})

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const leaseKey = "robotsproxy:lease:" // + origin: the token of its holder
+const leaseKey = "lease:" // + origin: the token of its holder
 
 // leaseScript takes the lease. It also succeeds for its holder, whose first answer may have
 // been lost.
@@ -29,9 +29,9 @@ return 1`)
 // Lease lets one caller at a time, on whatever machine, ask an origin: until it calls
 // release, or for length if it never does. held is false while another has the lease.
 func (s *Store) Lease(ctx context.Context, origin string, length time.Duration) (release func(), held bool, err error) {
-	key, token := []string{leaseKey + origin}, rand.Text()
+	key, token := []string{s.server.Prefix(origin) + leaseKey + origin}, rand.Text()
 	// If this were broken off, the lease could be taken although nobody has it.
-	err = s.server.Ask(context.WithoutCancel(ctx), func(ctx context.Context, rdb *redis.Client) (err error) {
+	err = s.server.Ask(context.WithoutCancel(ctx), func(ctx context.Context, rdb redis.Cmdable) (err error) {
 		held, err = leaseScript.Run(ctx, rdb, key, token, length.Milliseconds()).Bool()
 		return err
 	})
@@ -40,7 +40,7 @@ func (s *Store) Lease(ctx context.Context, origin string, length time.Duration) 
 	}
 	return func() {
 		// If this fails, the lease runs out.
-		_ = s.server.AskAnyway(context.Background(), s.server.Timeout, func(ctx context.Context, rdb *redis.Client) error {
+		_ = s.server.AskAnyway(context.Background(), s.server.Timeout, func(ctx context.Context, rdb redis.Cmdable) error {
 			return releaseScript.Run(ctx, rdb, key, token).Err()
 		})
 	}, held, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"robotsproxy/internal/redisclient"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/encoding"
 )
@@ -66,31 +67,12 @@ return 1`)
 
 // Put implements [store.Store]. It sends all records at once; each is kept by itself.
 func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
-	type call struct {
-		keys []string
-		args []any
-	}
-	calls := make([]call, len(recs))
+	calls := make([]redisclient.Call, len(recs))
 	for i, rec := range recs {
-		calls[i].keys, calls[i].args = s.putCall(rec)
+		calls[i] = s.putCall(rec)
 	}
-	err := s.server.AskAnyway(ctx, 2*s.server.Timeout, func(ctx context.Context, rdb *redis.Client) error {
-		send := func() error {
-			_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for _, c := range calls {
-					putScript.EvalSha(ctx, p, c.keys, c.args...)
-				}
-				return nil
-			})
-			return err
-		}
-		err := send()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			if err := putScript.Load(ctx, rdb).Err(); err != nil {
-				return err
-			}
-			err = send()
-		}
+	err := s.server.AskAnyway(ctx, 2*s.server.Timeout, func(ctx context.Context, rdb redis.Cmdable) error {
+		_, err := redisclient.RunAll(ctx, rdb, putScript, calls)
 		return err
 	})
 	if err != nil {
@@ -99,8 +81,8 @@ func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 	return nil
 }
 
-// putCall returns the arguments with which putScript keeps a record.
-func (s *Store) putCall(rec store.Record) (keys []string, args []any) {
+// putCall returns the run of putScript that keeps a record.
+func (s *Store) putCall(rec store.Record) redisclient.Call {
 	now := s.now()
 	packed, version := "", ""
 	if rec.SHA256 != "" {
@@ -109,14 +91,15 @@ func (s *Store) putCall(rec store.Record) (keys []string, args []any) {
 	if v, ok := rec.Answer(); ok {
 		version = versionName(v)
 	}
-	keys = []string{
-		policyKey + rec.Origin, textKey + rec.SHA256,
-		versionsKey + rec.Origin, firstKey + rec.Origin, originsKey,
+	prefix := s.server.Prefix(rec.Origin)
+	keys := []string{
+		prefix + policyKey + rec.Origin, prefix + textKey + rec.SHA256,
+		prefix + versionsKey + rec.Origin, prefix + firstKey + rec.Origin, prefix + originsKey,
 	}
-	return keys, append([]any{
-		policyKey, textKey, rec.Origin, encoding.Milliseconds(now), s.lifetime(rec, now).Milliseconds(), packed,
+	return redisclient.Call{Keys: keys, Args: append([]any{
+		prefix + policyKey, prefix + textKey, rec.Origin, encoding.Milliseconds(now), s.lifetime(rec, now).Milliseconds(), packed,
 		version, encoding.Milliseconds(now.Add(-s.history)), s.history.Milliseconds(), store.MaxVersions, encoding.Milliseconds(rec.FetchedAt),
-	}, encodeRecord(rec)...)
+	}, encodeRecord(rec)...)}
 }
 
 // lifetime is how long a record is kept: while its answer holds, and then for as long as

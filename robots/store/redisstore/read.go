@@ -22,12 +22,12 @@ return record`)
 
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, origin string) (rec store.Record, ok bool, err error) {
-	args := []any{textKey}
+	args := []any{s.server.Prefix(origin) + textKey}
 	for _, field := range recordFields {
 		args = append(args, field)
 	}
-	err = s.server.Ask(ctx, func(ctx context.Context, rdb *redis.Client) error {
-		values, err := getScript.Run(ctx, rdb, []string{policyKey + origin}, args...).Slice()
+	err = s.server.Ask(ctx, func(ctx context.Context, rdb redis.Cmdable) error {
+		values, err := getScript.Run(ctx, rdb, []string{s.server.Prefix(origin) + policyKey + origin}, args...).Slice()
 		if err != nil {
 			return err
 		}
@@ -71,16 +71,14 @@ func (s *Store) List(ctx context.Context, after, part string, limit int) ([]stor
 	for len(recs) < limit {
 		var found []store.Record
 		looked := 0
-		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
-			origins, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
-				Key: originsKey, ByLex: true, Start: "(" + after, Stop: "+", Count: int64(page),
-			}).Result()
+		err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
+			origins, err := s.listed(ctx, rdb, after, page)
 			if looked = len(origins); err != nil || looked == 0 {
 				return err
 			}
 			last := origins[looked-1]
 			origins = slices.DeleteFunc(origins, func(o string) bool { return !strings.Contains(o, part) })
-			if found, err = readRedisRecords(ctx, rdb, origins); err == nil {
+			if found, err = s.readRecords(ctx, rdb, origins); err == nil {
 				after = last
 			}
 			return err
@@ -96,16 +94,51 @@ func (s *Store) List(ctx context.Context, after, part string, limit int) ([]stor
 	return recs[:min(len(recs), limit)], nil
 }
 
-// readRedisRecords reads the origins' records, without their texts. It leaves out those
+// listed returns some page listed origins that come after the one given, in order. None means that
+// there are no more.
+func (s *Store) listed(ctx context.Context, rdb redis.Cmdable, after string, page int) ([]string, error) {
+	prefixes := s.server.Prefixes()
+	replies := make([]*redis.StringSliceCmd, len(prefixes))
+	count := (page + len(prefixes) - 1) / len(prefixes)
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, prefix := range prefixes {
+			replies[i] = p.ZRangeArgs(ctx, redis.ZRangeArgs{
+				Key: prefix + originsKey, ByLex: true, Start: "(" + after, Stop: "+", Count: int64(count),
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// After the last one of a list that goes on, origins may be missing.
+	var all []string
+	last := ""
+	for _, reply := range replies {
+		list := reply.Val()
+		if len(list) == count && (last == "" || list[count-1] < last) {
+			last = list[count-1]
+		}
+		all = append(all, list...)
+	}
+	slices.Sort(all)
+	if last != "" {
+		end, _ := slices.BinarySearch(all, last)
+		all = all[:end+1]
+	}
+	return all, nil
+}
+
+// readRecords reads the origins' records, without their texts. It leaves out those
 // that are gone.
-func readRedisRecords(ctx context.Context, rdb *redis.Client, origins []string) ([]store.Record, error) {
+func (s *Store) readRecords(ctx context.Context, rdb redis.Cmdable, origins []string) ([]store.Record, error) {
 	if len(origins) == 0 {
 		return nil, nil
 	}
 	replies := make([]*redis.SliceCmd, len(origins))
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, origin := range origins {
-			replies[i] = p.HMGet(ctx, policyKey+origin, recordFields...)
+			replies[i] = p.HMGet(ctx, s.server.Prefix(origin)+policyKey+origin, recordFields...)
 		}
 		return nil
 	})

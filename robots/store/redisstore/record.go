@@ -8,16 +8,16 @@ import (
 	"robotsproxy/robots/store/encoding"
 )
 
-// The keys. An origin stands for its robots.txt; another file has its URL in the place of the
+// The keys, after the prefix that [redisclient.Client.Prefix] gives an origin. An origin stands for its robots.txt; another file has its URL in the place of the
 // origin. A text is kept once, however many origins serve it, until the last version with it
 // has been dropped. When a record has expired, or a Redis short of memory has dropped it, its
 // origin stays listed until a later Put comes across it.
 const (
-	policyKey   = "robotsproxy:policy:"   // + origin: a hash, the record without its text
-	textKey     = "robotsproxy:body:"     // + SHA-256: a hash, the text in gzip and how many versions have it
-	versionsKey = "robotsproxy:versions:" // + origin: "STATUS SHA256" by when it was last seen
-	firstKey    = "robotsproxy:first:"    // + origin: a hash, when each of those was first seen
-	originsKey  = "robotsproxy:origins"   // all origins, by name
+	policyKey   = "policy:"   // + origin: a hash, the record without its text
+	textKey     = "body:"     // + SHA-256: a hash, the text in gzip and how many versions have it
+	versionsKey = "versions:" // + origin: "STATUS SHA256" by when it was last seen
+	firstKey    = "first:"    // + origin: a hash, when each of those was first seen
+	originsKey  = "origins"   // all origins, by name
 )
 
 // The fields of a record. Times are Unix milliseconds, 0 for none.

@@ -54,10 +54,10 @@ func (s *Store) SetKeep(length time.Duration) { s.keep.Store(int64(length)) }
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, origin string) error {
-	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
-		_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.Del(ctx, policyKey+origin)
-			p.ZRem(ctx, originsKey, origin)
+	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
+		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, s.server.Prefix(origin)+policyKey+origin)
+			p.ZRem(ctx, s.server.Prefix(origin)+originsKey, origin)
 			return nil
 		})
 		return err

@@ -14,12 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"robotsproxy/internal/redisclient"
 	"robotsproxy/internal/redistest"
 	"robotsproxy/robots/store"
+	"robotsproxy/robots/store/counts"
 	"robotsproxy/robots/store/storetest"
 )
 
 const oneDay = 24 * time.Hour
+
+const prefix = "robotsproxy:" // of all keys on a single server
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -44,6 +48,40 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// In a Cluster an origin's keys are on one node, and those of others on other nodes.
+func TestInACluster(t *testing.T) {
+	nodes := redistest.StartCluster(t)
+	server := redistest.Open(t, redisclient.Options{URL: "redis+cluster://" + nodes[0].Address})
+	flush := func() {
+		for _, node := range nodes {
+			node.Flush()
+		}
+	}
+	storetest.TestLasting(t, func(t *testing.T) store.Store {
+		flush()
+		s := New(server, storetest.Options())
+		s.SetKeep(37 * oneDay)
+		return s
+	})
+	storetest.TestCounts(t, func(t *testing.T) counts.Store {
+		flush()
+		return New(server, storetest.Options())
+	})
+	flush()
+	s := New(server, storetest.Options())
+	release, held, err := s.Lease(t.Context(), "https://example.com", time.Minute)
+	if err != nil || !held {
+		t.Fatalf("the lease: %v, %v", held, err)
+	}
+	if _, held, err := s.Lease(t.Context(), "https://example.com", time.Minute); err != nil || held {
+		t.Errorf("another lease: %v, %v", held, err)
+	}
+	release()
+	if _, held, err := s.Lease(t.Context(), "https://example.com", time.Minute); err != nil || !held {
+		t.Errorf("the lease after its release: %v, %v", held, err)
+	}
+}
+
 // left returns how long a key still lives.
 func left(t *testing.T, rdb *redis.Client, key string) time.Duration {
 	t.Helper()
@@ -66,28 +104,28 @@ func TestKeyLifetimes(t *testing.T) {
 		}
 	}
 	storetest.Put(t, s, rec)
-	want(policyKey+rec.Origin, oneDay+37*oneDay)
-	want(textKey+rec.SHA256, 365*oneDay)
-	want(versionsKey+rec.Origin, 365*oneDay)
-	want(firstKey+rec.Origin, 365*oneDay)
+	want(prefix+policyKey+rec.Origin, oneDay+37*oneDay)
+	want(prefix+textKey+rec.SHA256, 365*oneDay)
+	want(prefix+versionsKey+rec.Origin, 365*oneDay)
+	want(prefix+firstKey+rec.Origin, 365*oneDay)
 
 	now = storetest.Noon.Add(20 * oneDay)
 	storetest.Put(t, s, storetest.FailingRecord(rec, now))
-	want(policyKey+rec.Origin, 37*oneDay)
+	want(prefix+policyKey+rec.Origin, 37*oneDay)
 
 	s.history = oneDay / 2 // less than the lifetime, for which the text is needed all the same
 	now = storetest.Noon
 	storetest.Put(t, s, storetest.TextRecord("https://short.example", "short", now))
-	want(policyKey+"https://short.example", oneDay)
-	want(textKey+storetest.TextRecord("", "short", now).SHA256, oneDay)
+	want(prefix+policyKey+"https://short.example", oneDay)
+	want(prefix+textKey+storetest.TextRecord("", "short", now).SHA256, oneDay)
 	storetest.Put(t, s, rec)
-	want(textKey+rec.SHA256, 365*oneDay) // what lives longer for another's sake is not cut short
+	want(prefix+textKey+rec.SHA256, 365*oneDay) // what lives longer for another's sake is not cut short
 
 	for _, key := range rdb.Keys(t.Context(), "*").Val() {
 		if !strings.HasPrefix(key, "robotsproxy:") {
 			t.Errorf("a key %s", key)
 		}
-		if left(t, rdb, key) < 0 && key != originsKey {
+		if left(t, rdb, key) < 0 && key != prefix+originsKey {
 			t.Errorf("%s lives for ever", key)
 		}
 	}
@@ -102,12 +140,12 @@ func TestListIsCleaned(t *testing.T) {
 		storetest.Put(t, s, store.Record{Origin: fmt.Sprintf("https://%d.example", i), Status: 404, FetchedAt: storetest.Noon})
 	}
 	for i := range 30 {
-		rdb.Del(t.Context(), policyKey+fmt.Sprintf("https://%d.example", i))
+		rdb.Del(t.Context(), prefix+policyKey+fmt.Sprintf("https://%d.example", i))
 	}
 	for range 100 {
 		storetest.Put(t, s, store.Record{Origin: "https://new.example", Status: 404, FetchedAt: storetest.Noon})
 	}
-	if n := rdb.ZCard(t.Context(), originsKey).Val(); n != 11 {
+	if n := rdb.ZCard(t.Context(), prefix+originsKey).Val(); n != 11 {
 		t.Errorf("%d origins are listed", n)
 	}
 	if recs, err := s.List(t.Context(), "", "", 50); err != nil || len(recs) != 11 {
@@ -123,7 +161,7 @@ func TestEvicts(t *testing.T) {
 	for i := range origins {
 		storetest.Put(t, s, storetest.TextRecord(fmt.Sprintf("https://%d.example", i), fmt.Sprintf("Disallow: /%d", i), storetest.Noon))
 	}
-	listed := rdb.ZCard(t.Context(), originsKey).Val()
+	listed := rdb.ZCard(t.Context(), prefix+originsKey).Val()
 	recs, err := s.List(t.Context(), "", "", origins)
 	if err != nil || len(recs) > origins*3/4 {
 		t.Fatalf("%d of %d are there, so that nothing is tested; %v", len(recs), origins, err)
@@ -145,7 +183,7 @@ func TestTextsOfDroppedVersionsGo(t *testing.T) {
 		storetest.Put(t, s, storetest.TextRecord(origin, fmt.Sprint(i), at(i)))
 	}
 	storetest.Put(t, s, storetest.TextRecord(origin, fmt.Sprint(2*store.MaxVersions-1), at(2*store.MaxVersions))) // the same again
-	texts, err := rdb.Keys(t.Context(), textKey+"*").Result()
+	texts, err := rdb.Keys(t.Context(), prefix+textKey+"*").Result()
 	if err != nil || len(texts) != store.MaxVersions+1 {
 		t.Errorf("%d texts for %d versions and another's, %v", len(texts), store.MaxVersions, err)
 	}
@@ -153,7 +191,7 @@ func TestTextsOfDroppedVersionsGo(t *testing.T) {
 	s.history = oneDay // of the other, the shared one is dropped too
 	s.now = func() time.Time { return at(0).Add(2 * oneDay) }
 	storetest.Put(t, s, storetest.TextRecord(other, "new", s.now()))
-	if n := rdb.Exists(t.Context(), textKey+shared.SHA256).Val(); n != 0 {
+	if n := rdb.Exists(t.Context(), prefix+textKey+shared.SHA256).Val(); n != 0 {
 		t.Error("the text of a version that nobody has is still there")
 	}
 }
@@ -175,7 +213,7 @@ func TestTextIsGone(t *testing.T) {
 	s, rdb := open(server, nil), server.Inspect()
 	rec := storetest.FailingRecord(storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon), storetest.Noon.Add(time.Hour))
 	storetest.Put(t, s, rec)
-	if err := rdb.Del(t.Context(), textKey+rec.SHA256).Err(); err != nil {
+	if err := rdb.Del(t.Context(), prefix+textKey+rec.SHA256).Err(); err != nil {
 		t.Fatal(err)
 	}
 	want := rec
@@ -195,7 +233,7 @@ func TestRecordWithoutANetwork(t *testing.T) {
 	rec := storetest.TextRecord("https://example.com", "Disallow: /", storetest.Noon)
 	rec.UserAgent, rec.CDN = "ExampleBot/2.0", "cloudflare"
 	storetest.Put(t, s, rec)
-	if n, err := rdb.HDel(t.Context(), policyKey+rec.Origin, "cdn").Result(); n != 1 || err != nil {
+	if n, err := rdb.HDel(t.Context(), prefix+policyKey+rec.Origin, "cdn").Result(); n != 1 || err != nil {
 		t.Fatalf("%d fields deleted, %v", n, err)
 	}
 	want := rec
@@ -239,7 +277,7 @@ func TestLease(t *testing.T) {
 	}
 	release()
 	late := take(two, time.Millisecond, true)
-	for deadline := time.Now().Add(10 * time.Second); server.Inspect().Exists(t.Context(), leaseKey+"https://example.com").Val() > 0; {
+	for deadline := time.Now().Add(10 * time.Second); server.Inspect().Exists(t.Context(), prefix+leaseKey+"https://example.com").Val() > 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("the lease does not end")
 		}

@@ -18,15 +18,15 @@ import (
 func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, error) {
 	var versions []store.Version
 	var first map[string]string
-	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) error {
+	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
 		seen, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-			Key: versionsKey + origin, Rev: true, Start: 0, Stop: -1,
+			Key: s.server.Prefix(origin) + versionsKey + origin, Rev: true, Start: 0, Stop: -1,
 		}).Result()
 		if err != nil {
 			return err
 		}
 		versions = make([]store.Version, len(seen))
-		if first, err = rdb.HGetAll(ctx, firstKey+origin).Result(); err != nil {
+		if first, err = rdb.HGetAll(ctx, s.server.Prefix(origin)+firstKey+origin).Result(); err != nil {
 			return err
 		}
 		for i, v := range seen {
@@ -39,18 +39,18 @@ func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, e
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of %s: %w", origin, err)
 	}
-	return s.withTexts(ctx, versions)
+	return s.withTexts(ctx, s.server.Prefix(origin)+textKey, versions)
 }
 
-// withTexts adds the texts to versions, as many as store.MaxVersionTexts allows.
-func (s *Store) withTexts(ctx context.Context, versions []store.Version) ([]store.Version, error) {
+// withTexts adds the texts, whose keys begin with texts, to versions, as many as store.MaxVersionTexts allows.
+func (s *Store) withTexts(ctx context.Context, texts string, versions []store.Version) ([]store.Version, error) {
 	var known []store.Version
 	read := 0
 	for _, v := range versions {
 		if v.SHA256 != "" {
 			var packed []byte
-			err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb *redis.Client) (err error) {
-				packed, err = rdb.HGet(ctx, textKey+v.SHA256, "gzip").Bytes()
+			err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) (err error) {
+				packed, err = rdb.HGet(ctx, texts+v.SHA256, "gzip").Bytes()
 				return err
 			})
 			if err != nil && !errors.Is(err, redis.Nil) {
