@@ -1,6 +1,6 @@
-// Package card says of a bot what its configuration says, as a Signature Agent Card. [Of]
-// makes the [Card] of an identity that signs, and tells why it can't claim to comply with
-// RFC 9309 if it can't.
+// Package card makes the Signature Agent Card of a bot from its configuration. [Of] returns
+// the [Card] of an identity that signs, and the reasons if the card can't claim compliance
+// with RFC 9309.
 package card
 
 import (

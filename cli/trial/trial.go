@@ -1,6 +1,6 @@
-// Package trial tries the signature of an identity on a real site and explains what comes of
-// it. A [Trial] looks the key up as a verifier would, sends one signed request through the
-// same parts as the proxy, and says what to look at next.
+// Package trial tries the signature of an identity on a real site and explains the result. A
+// [Trial] looks the key up as a verifier would, sends one signed request through the same
+// parts as the proxy, and says what to check next.
 package trial
 
 import (

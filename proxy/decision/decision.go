@@ -1,6 +1,6 @@
-// Package decision has the words of the gate's decisions, and what is kept of each. A [Decision]
-// is a request that has ended: its [Judgment], the [Reason] and what became of it. The
-// [Recorder] counts it, logs it and tells watchers of it.
+// Package decision defines how the gate's decisions are named, counted and logged. A
+// [Decision] describes a request that has ended: its [Judgment], the [Reason] for it and what
+// became of the request. The [Recorder] counts it, logs it and passes it to watchers.
 package decision
 
 import (

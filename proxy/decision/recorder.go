@@ -63,11 +63,11 @@ func NewRecorder(log zerolog.Logger, metrics prometheus.Registerer) *Recorder {
 	}
 }
 
-// Expect creates the count of every identity, verdict and reason, and of every edge, at 0. It does so for every form
-// of signature if any identity signs, and for every source that counts for those that
-// declare purposes. If a series began with its first request, its rate would not show
-// that request.
-func (r *Recorder) Expect(identities iter.Seq2[string, *identity.Identity], sources []preference.Source) {
+// Initialize sets counters that do not exist yet to 0: for each identity, those of every
+// verdict with its reasons and of every edge; if it declares purposes, those of the sources;
+// and if any identity signs, those of both forms. If a counter appeared with its first
+// request, its rate would not show that request.
+func (r *Recorder) Initialize(identities iter.Seq2[string, *identity.Identity], sources []preference.Source) {
 	for name, id := range identities {
 		if id.Declares() {
 			for _, source := range sources {
@@ -116,8 +116,8 @@ func (r *Recorder) Watch(do func(Decision)) (stop func()) {
 // Signed counts a request that was signed in that form.
 func (r *Recorder) Signed(form sign.Form) { r.signed.WithLabelValues(form.String()).Inc() }
 
-// Turned counts a request that the origin turned away.
-func (r *Recorder) Turned(identity string, edge Edge) {
+// TurnedAway counts a request that the origin turned away.
+func (r *Recorder) TurnedAway(identity string, edge Edge) {
 	r.edge.WithLabelValues(identity, string(edge)).Inc()
 }
 
@@ -194,11 +194,9 @@ func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // LogFilter says which requests get a line in the log.
 type LogFilter string
 
-// LogAll logs every request, as does the zero value. LogRefused logs those that robots.txt
-// disallows, those whose turn would come too late and those that mode report spares. LogNone logs none.
 const (
-	LogAll     LogFilter = "all"
-	LogRefused LogFilter = "refused"
+	LogAll     LogFilter = "all"     // every request; the zero value means the same
+	LogRefused LogFilter = "refused" // refused, whatever the reason, or only let through by a mode report
 	LogNone    LogFilter = "none"
 )
 

@@ -133,7 +133,7 @@ func (a *Admission) NoteEdge(status int, header http.Header) {
 	}
 	a.edge, a.price = decision.EdgeOf(status, header)
 	if a.edge != "" {
-		a.gate.recorder.Turned(a.Identity, a.edge)
+		a.gate.recorder.TurnedAway(a.Identity, a.edge)
 	}
 }
 

@@ -93,7 +93,7 @@ func (g *Gate) SetSettings(settings Settings) error {
 }
 
 func (g *Gate) use(settings *Settings) {
-	g.recorder.Expect(settings.Identities.All(), settings.Preferences.Sources)
+	g.recorder.Initialize(settings.Identities.All(), settings.Preferences.Sources)
 	g.settings.Store(settings)
 }
 

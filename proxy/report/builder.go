@@ -105,7 +105,7 @@ func (b *Builder) Add(row counts.Row) error {
 	return nil
 }
 
-// AddChange adds a change of a robots.txt, unless it is not what the report is about. Of a
+// AddChange adds a change of a robots.txt, unless it is not what the report is about. In a
 // report about one identity, the changes are those of the origins that it has asked.
 func (b *Builder) AddChange(c Change) {
 	if !b.scope.Has(counts.DayOf(c.Time)) || b.scope.Origin != "" && c.Origin != b.scope.Origin {

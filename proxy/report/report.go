@@ -1,5 +1,5 @@
-// Package report makes of counts what people read who must show that their bots comply: how
-// much was asked, refused and paced in a period, and why. [Read] makes a [Report] of what a
+// Package report turns counts into a report for people who must show that their bots comply:
+// how much was asked, refused and paced in a period, and why. [Read] makes a [Report] of what a
 // store has kept, or a [Builder] of any counts. The command report and the admin server show
 // it, as text, JSON and HTML.
 package report

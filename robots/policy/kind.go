@@ -32,8 +32,8 @@ func (k Kind) String() string {
 // For returns the options as they count for files of a kind. Those of a tdmrep.json differ
 // in two:
 //
-//   - Statuses are about robots.txt alone. Who reads a 403 for it as a ban has said nothing
-//     about sites that answer 403 for all of /.well-known.
+//   - Statuses are about robots.txt alone. An operator who takes its 403 for a ban has
+//     said nothing about sites that answer 403 for all of /.well-known.
 //   - DisallowFor is 0. While the file is unreachable its last copy counts: what a site has
 //     reserved or opened does not change with a fault.
 //

@@ -1,11 +1,11 @@
-// Package preference is what a site says about the use of its pages: whether a search index,
-// the answer of a model or the training of one may use them. Allow and Disallow say whether
+// Package preference reads what a site says about the use of its pages: whether they may
+// serve a search index, the answers of a model or its training. Allow and Disallow say whether
 // a page may be fetched; these lines of a robots.txt say what for.
 //
 // There are two such lines: Content-Signal (contentsignals.org) and Content-Usage
 // (draft-ietf-aipref-attach, draft-ietf-aipref-vocab). A [Builder] takes those of a file and
 // makes a [Set] for each group. A bot declares a [Use], and [Set.Refusal] finds the line that
-// refuses it for a path. Like a robots.txt itself, the package does no I/O.
+// refuses it for a path. The package does no I/O.
 package preference
 
 import (

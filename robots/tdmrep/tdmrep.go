@@ -99,8 +99,8 @@ func begins(text []byte) byte {
 // tdmrep.json does, nothing. Many sites answer 200 with a page of HTML for whatever they do
 // not have, and such pages are not worth keeping.
 //
-// It returns an error if the body has more than max octets: of a file without its end nobody
-// knows what it reserves.
+// It returns an error if the body has more than max octets: nobody knows
+// what a truncated file reserves.
 func Cut(body []byte, max int64) ([]byte, error) {
 	if first := begins(body); first != '[' && first != '{' {
 		return nil, nil

@@ -30,12 +30,14 @@ const (
 	// clockSkew is how far signatures are dated back. Verifiers refuse one from the future,
 	// and their clocks differ from ours.
 	clockSkew = 5 * time.Second
-	// MaxAge is how long caches may keep a directory: a key that is taken out of it may be
-	// trusted for so long. Signatures must hold longer.
-	MaxAge = time.Hour
-	// cacheControl is the header field that says so.
-	cacheControl = "max-age=3600"
 )
+
+// MaxAge is how long caches may keep a directory: a key that is taken out of it may be trusted
+// for so long. Signatures must hold longer.
+const MaxAge = time.Hour
+
+// cacheControl is the value of Cache-Control that states [MaxAge].
+const cacheControl = "max-age=3600"
 
 // An Agent is an origin at which verifiers look for keys, and the keys that they find there.
 type Agent struct {
@@ -76,7 +78,7 @@ func (a Agent) sign(now time.Time, hold time.Duration) (sign.Directory, error) {
 // A Directory serves the directories of agents at / and at [sign.DirectoryPath]. It is a
 // handler for GET and HEAD, and safe for concurrent use. With several agents, the Host of a
 // request says which is meant. With one, any Host gets it, since a proxy in front may change
-// Host. What is signed never depends on Host. Without agents everything is not found.
+// Host. What is signed never depends on Host. Without agents, it answers 404.
 type Directory struct {
 	now func() time.Time
 

@@ -23,8 +23,8 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// A Server serves a directory to the world by HTTP/1.1. TLS is the matter of what stands
-// before it.
+// A Server serves a directory to the world by HTTP/1.1. It leaves TLS to a server in front of
+// it.
 type Server struct{ server http.Server }
 
 // NewServer returns a server of d, which logs what goes wrong while it accepts connections.

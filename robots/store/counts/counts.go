@@ -1,5 +1,5 @@
-// Package counts says what a store keeps of decisions about requests: for each day, how many
-// requests came to the same [Decision]. A [Store] adds [Batch]es to what it has. A [Memory]
+// Package counts defines what a store keeps of decisions about requests: for each day, how
+// many requests led to the same [Decision]. A [Store] adds [Batch]es to what it has. A [Memory]
 // lasts no longer than its process; the stores that last are those of policies.
 package counts
 
@@ -51,9 +51,6 @@ const (
 	Refused     Outcome = "refused"      // refused by its verdict
 	Late        Outcome = "late"         // refused because its turn would have come too late
 )
-
-// Outcomes are all of them.
-var Outcomes = []Outcome{Passed, WouldRefuse, Refused, Late}
 
 // A Decision is what is told apart of the decisions of a day. Its texts must be UTF-8, and
 // bounded by whoever counts.
