@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # Where make build puts the program.
 PROGRAM = robotsproxy
 
-.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-sealed bench-compare fuzz test-image test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-sealed bench-compare fuzz soak soak-short test-image test-clients clients-deps
 
 build:
 	go build -o $(PROGRAM) .
@@ -38,9 +38,18 @@ configs:
 bench-tests:
 	cd test && CGO_ENABLED=1 go test -race -timeout 30m ./bench/...
 
+soak-short:
+	cd test && CGO_ENABLED=1 ROBOTSPROXY_TEST_RACE=1 go test -race -timeout 30m ./soak
+
 bench-once:
 	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
 	cd test && go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./bench/...
+
+# Whether the proxy holds, while origins, clients, Redis and the disk fail and the proxy is
+# killed: five minutes, or as long as FOR says (FOR=1h). SEED repeats a run.
+soak: build
+	@.ci/deps test
+	cd test && go run ./soak -robotsproxy $(abspath $(PROGRAM)) -for $(or $(FOR),5m) $(if $(SEED),-seed $(SEED))
 
 # What a request costs, compared with other proxies: nine minutes, or two with
 # QUICK=1. BENCH adds flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".

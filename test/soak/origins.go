@@ -1,0 +1,399 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The fields by which requests and responses of a run are known.
+const (
+	idField     = "Soak-Id"     // of a request: the number of its exchange
+	originField = "Soak-Origin" // of a response: the number of the origin that it comes from
+)
+
+// A mood is how a whole origin is for a while.
+type mood string
+
+const (
+	well     mood = "well"
+	burst    mood = "5xx burst" // every response is 503, that for robots.txt too
+	down     mood = "down"      // connections are reset
+	wrongTLS mood = "wrong TLS" // new connections see a certificate for another host
+)
+
+// A span of time in which an origin was, or is, in a mood other than well. It has not ended
+// while until is zero.
+type span struct {
+	mood        mood
+	from, until time.Time
+}
+
+// A serving is one answer to a request for a robots.txt.
+type serving struct {
+	version version
+	at      time.Time
+}
+
+// An origin is a web site that misbehaves: at some paths always, and for a while as a whole.
+type origin struct {
+	number   int
+	secure   bool // https
+	http2    bool
+	steady   bool // it has one robots.txt, and is always well
+	address  string
+	versions []version // of its robots.txt
+
+	seed    uint64
+	checker *checker
+	server  *http.Server
+
+	mu     sync.Mutex
+	now    version // the robots.txt that is served
+	mood   mood
+	spans  []span
+	served []serving
+	conns  map[net.Conn]bool
+}
+
+// newOrigin starts an origin. Of four, the first two are steady. good is its certificate,
+// wrong that of a host that it isn't.
+func newOrigin(seed uint64, number int, n network, check *checker, good, wrong tls.Certificate) (*origin, error) {
+	random := rand.New(rand.NewPCG(seed, uint64(1000+number)))
+	o := &origin{
+		number: number, secure: number%3 > 0, http2: number%3 == 2, steady: number%4 < 2,
+		seed: seed, checker: check, mood: well, conns: map[net.Conn]bool{},
+	}
+	for i := range 5 {
+		kind := robotsRules
+		if !o.steady && i > 0 {
+			kind = robotsKinds[random.IntN(len(robotsKinds))]
+		}
+		o.versions = append(o.versions, newVersion(random, i, kind))
+	}
+	o.now = o.versions[0]
+	l, err := net.Listen("tcp", n.address(number, o.secure))
+	if err != nil {
+		return nil, fmt.Errorf("starting origin %d: %w", number, err)
+	}
+	o.address = l.Addr().String()
+	o.server = &http.Server{Handler: o, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	o.server.Protocols.SetHTTP1(true)
+	o.server.Protocols.SetHTTP2(o.http2)
+	if !o.secure {
+		go o.server.Serve(moodyListener{l, o})
+		return o, nil
+	}
+	o.server.TLSConfig = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if o.is(wrongTLS) {
+			return &wrong, nil
+		}
+		return &good, nil
+	}}
+	go o.server.ServeTLS(moodyListener{l, o}, "", "")
+	return o, nil
+}
+
+// url is that of a path at the origin.
+func (o *origin) url(path string) string {
+	return o.scheme() + "://" + o.address + path
+}
+
+func (o *origin) scheme() string {
+	if o.secure {
+		return "https"
+	}
+	return "http"
+}
+
+func (o *origin) close() {
+	o.server.Close()
+}
+
+func (o *origin) is(m mood) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mood == m
+}
+
+// turn puts the origin in a mood.
+func (o *origin) turn(m mood) {
+	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mood != well {
+		o.spans[len(o.spans)-1].until = now
+	}
+	if o.mood = m; m != well {
+		o.spans = append(o.spans, span{mood: m, from: now})
+	}
+	if m == down {
+		for conn := range o.conns {
+			breakOff(conn)
+		}
+	}
+}
+
+// publish has the origin serve another robots.txt.
+func (o *origin) publish(v version) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.now = v
+}
+
+// servings returns the answers for robots.txt since a time, and moods that fell in it.
+func (o *origin) past(since time.Time) (served []version, moods []mood) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.served {
+		if s.at.After(since) {
+			served = append(served, s.version)
+		}
+	}
+	for _, s := range o.spans {
+		if s.until.IsZero() || s.until.After(since) {
+			moods = append(moods, s.mood)
+		}
+	}
+	return served, moods
+}
+
+// memory is how long an origin remembers its past.
+const memory = 10 * time.Minute
+
+// forget drops what happened too long ago. The caller must hold mu.
+func (o *origin) forget(now time.Time) {
+	o.served = slices.DeleteFunc(o.served, func(s serving) bool { return now.Sub(s.at) > memory })
+	o.spans = slices.DeleteFunc(o.spans, func(s span) bool { return !s.until.IsZero() && now.Sub(s.until) > memory })
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(originField, strconv.Itoa(o.number))
+	if r.URL.Path == "/robots.txt" {
+		o.serveRobots(w, r)
+		return
+	}
+	p := pageOf(o.seed, o.number, r.URL.Path)
+	o.checker.reached(o, r)
+	if !o.takeUpload(p, r) {
+		panic(http.ErrAbortHandler)
+	}
+	if o.is(burst) {
+		http.Error(w, burstText, http.StatusServiceUnavailable)
+		return
+	}
+	o.servePage(w, r, p)
+}
+
+const burstText = "overloaded"
+
+// takeUpload reads what a client sends, and checks it. It reports whether all has come.
+func (o *origin) takeUpload(p page, r *http.Request) bool {
+	got := compareWith(p.uploaded())
+	_, err := io.Copy(got, r.Body)
+	if r.Method != http.MethodPost || r.Header.Get(idField) == "" {
+		return err == nil // from clients that send what they like
+	}
+	o.checker.uploaded(o, r, p, got, err)
+	return err == nil
+}
+
+func (o *origin) servePage(w http.ResponseWriter, r *http.Request, p page) {
+	switch p.fault {
+	case reset:
+		abort(w, nil)
+	case garbled:
+		abort(w, []byte("220 this is no web server\r\n"))
+	case silent:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case circle:
+		w.Header().Set("Location", o.url(r.URL.Path))
+	}
+	if p.framed && p.fault != endless && p.fault != brokenChunk {
+		w.Header().Set("Content-Length", strconv.Itoa(p.length))
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.WriteHeader(p.status())
+	if r.Method == http.MethodHead {
+		return
+	}
+	body := p.body()
+	switch p.fault {
+	case cut:
+		io.CopyN(w, body, int64(p.length/2))
+		flush(w)
+		panic(http.ErrAbortHandler)
+	case brokenChunk:
+		io.CopyN(w, body, int64(p.length/2))
+		flush(w)
+		abort(w, []byte("zz\r\nno chunk\r\n"))
+	case endless:
+		io.Copy(w, &paced{body, r.Context(), 64 << 10})
+	case slow:
+		io.CopyN(w, &paced{body, r.Context(), p.length/4 + 1}, int64(p.length))
+	default:
+		io.CopyN(w, body, int64(p.length))
+	}
+}
+
+func (o *origin) serveRobots(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	v, now := o.now, time.Now()
+	isBurst := o.mood == burst
+	if !isBurst {
+		o.forget(now)
+		o.served = append(o.served, serving{v, now})
+	}
+	o.mu.Unlock()
+	o.checker.count("robots.txt served: "+string(v.kind), 1)
+	if isBurst {
+		http.Error(w, burstText, http.StatusServiceUnavailable)
+		return
+	}
+	switch v.kind {
+	case robotsSlow:
+		pause(r.Context(), time.Second)
+		io.WriteString(w, v.text())
+	case robotsLong:
+		io.WriteString(w, v.text())
+		for line := []byte("# " + strings.Repeat("and so on ", 100) + "\n"); r.Context().Err() == nil; {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+	case robotsMissing:
+		http.NotFound(w, r)
+	case robotsCircle:
+		http.Redirect(w, r, "/robots.txt", http.StatusFound)
+	case robotsBinary:
+		io.CopyN(w, content(o.seed, "binary"), 10_000)
+	case robotsFailing:
+		http.Error(w, "out of order", http.StatusInternalServerError)
+	case robotsCut:
+		w.Header().Set("Content-Length", "100000")
+		io.WriteString(w, v.text())
+		flush(w)
+		panic(http.ErrAbortHandler)
+	case robotsBadChunk:
+		io.WriteString(w, v.text())
+		flush(w)
+		abort(w, []byte("zz\r\nno chunk\r\n"))
+	default:
+		io.WriteString(w, v.text())
+	}
+}
+
+// abort breaks the exchange off, after last words where the connection is the exchange's own.
+func abort(w http.ResponseWriter, lastWords []byte) {
+	if hijacker, ok := w.(http.Hijacker); ok {
+		if conn, _, err := hijacker.Hijack(); err == nil {
+			conn.Write(lastWords)
+			if len(lastWords) == 0 {
+				breakOff(conn)
+			}
+			conn.Close()
+		}
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// breakOff closes a connection by a reset.
+func breakOff(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if moody, ok := conn.(*moodyConn); ok {
+		conn = moody.Conn
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	conn.Close()
+}
+
+func flush(w http.ResponseWriter) { http.NewResponseController(w).Flush() }
+
+// pause waits, and reports whether it waited for all of the time.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// paced is a reader that takes breath after each piece.
+type paced struct {
+	io.Reader
+	ctx   context.Context
+	piece int
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if !pause(p.ctx, 100*time.Millisecond) {
+		return 0, p.ctx.Err()
+	}
+	return io.ReadFull(p.Reader, b[:min(len(b), p.piece)])
+}
+
+// moodyListener resets connections while its origin is down.
+type moodyListener struct {
+	net.Listener
+	origin *origin
+}
+
+func (l moodyListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if moody := l.origin.take(conn); moody != nil {
+			return moody, nil
+		}
+	}
+}
+
+func (o *origin) take(conn net.Conn) net.Conn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mood == down {
+		breakOff(conn)
+		return nil
+	}
+	moody := &moodyConn{conn, o}
+	o.conns[moody] = true
+	return moody
+}
+
+// moodyConn is a connection that its origin knows of.
+type moodyConn struct {
+	net.Conn
+	origin *origin
+}
+
+func (c *moodyConn) Close() error {
+	c.origin.mu.Lock()
+	delete(c.origin.conns, c)
+	c.origin.mu.Unlock()
+	err := c.Conn.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A proxy is the program under test. It keeps its addresses and files when it is started
+// again.
+type proxy struct {
+	name    string
+	program string
+	user    uint32 // whom it runs as; 0 means the user of the run
+	folder  string // all its files
+	checker *checker
+	doors   map[doorKind]string // the addresses of its doors
+	admin   string
+	log     *journal
+
+	mu     sync.Mutex
+	life   int // see currentLife
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// currentLife numbers the lives of the process, and the times between them: a number is odd
+// while the proxy is away.
+func (p *proxy) currentLife() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life
+}
+
+// isAway says whether a proxy is away in a life of this number.
+func isAway(life int) bool { return life%2 == 1 }
+
+func (p *proxy) data() string     { return filepath.Join(p.folder, "data") }
+func (p *proxy) config() string   { return filepath.Join(p.folder, "robotsproxy.yaml") }
+func (p *proxy) database() string { return filepath.Join(p.data(), "policies.db") }
+
+// configure writes the configuration.
+func (p *proxy) configure(text string) error {
+	return os.WriteFile(p.config(), []byte(text), 0o644)
+}
+
+// startTimeout ends what hangs, and nothing that is only slow.
+const startTimeout = 2 * time.Minute
+
+// start starts the process, and returns when it is ready.
+func (p *proxy) start() error {
+	cmd := exec.Command(p.program, "serve", "--config", p.config(), "--data-dir", p.data())
+	cmd.Env = []string{"HOME=" + p.folder, "PATH=" + os.Getenv("PATH")}
+	cmd.Stderr, cmd.Dir = p.log, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if p.user != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.user, Gid: p.user}
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.name, err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(exited)
+	}()
+	p.mu.Lock()
+	p.cmd, p.exited = cmd, exited
+	p.mu.Unlock()
+	for deadline := time.Now().Add(startTimeout); ; {
+		if status, _, err := p.ask(http.MethodGet, "/readyz"); err == nil && status == http.StatusOK {
+			break
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("%s ended at its start: %v; its log ends with\n%s", p.name, cmd.ProcessState, p.log.tail())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not ready %v after its start; its log ends with\n%s", p.name, startTimeout, p.log.tail())
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if isAway(p.life) {
+		p.life++
+	}
+	return nil
+}
+
+// leave notes that the proxy is going away, and returns its process.
+func (p *proxy) leave() (*exec.Cmd, chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life++
+	return p.cmd, p.exited
+}
+
+// kill ends the process as a crash would.
+func (p *proxy) kill() {
+	cmd, exited := p.leave()
+	cmd.Process.Kill()
+	<-exited
+}
+
+// stop ends the process as an operator would, who wants the exit code 0.
+func (p *proxy) stop() {
+	cmd, exited := p.leave()
+	cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-exited:
+	case <-time.After(startTimeout):
+		p.dump()
+		cmd.Process.Kill()
+		<-exited
+		p.checker.fail("%s did not end after SIGTERM; its log ends with\n%s", p.name, p.log.tail())
+		return
+	}
+	if !cmd.ProcessState.Success() {
+		p.checker.fail("%s after SIGTERM: %v; its log ends with\n%s", p.name, cmd.ProcessState, p.log.tail())
+	}
+}
+
+// dump has the process write its goroutines to the log, and end.
+func (p *proxy) dump() {
+	p.log.keep(1 << 20)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.exited:
+	case <-time.After(10 * time.Second):
+	}
+}
+
+// hasEnded says whether the process has ended although nobody told it to.
+func (p *proxy) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.exited:
+		return !isAway(p.life)
+	default:
+		return false
+	}
+}
+
+func (p *proxy) signal(s os.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd.Process.Signal(s)
+}
+
+var adminClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: startTimeout}
+
+// ask asks the admin server.
+func (p *proxy) ask(method, path string) (status int, body string, err error) {
+	r, err := http.NewRequest(method, "http://"+p.admin+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := adminClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+// measure returns what the process takes now, by the names of bounds.
+func (p *proxy) measure() (map[string]float64, error) {
+	_, metrics, err := p.ask(http.MethodGet, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	figures := map[string]float64{}
+	for line := range strings.Lines(metrics) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if figure := map[string]string{"go_goroutines": "goroutines", "process_resident_memory_bytes": "memory"}[name]; figure != "" {
+			if figures[figure], err = strconv.ParseFloat(value, 64); err != nil {
+				return nil, fmt.Errorf("reading the metric %s: %w", name, err)
+			}
+		}
+	}
+	p.mu.Lock()
+	pid := p.cmd.Process.Pid
+	p.mu.Unlock()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return nil, err
+	}
+	figures["descriptors"] = float64(len(files))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if info, err := os.Stat(p.database() + suffix); err == nil {
+			figures["database"] += float64(info.Size())
+		}
+	}
+	return figures, nil
+}
+
+// A journal is the log of a proxy. It keeps the end, and looks for what must not be in it.
+type journal struct {
+	checker *checker
+	name    string // of the proxy
+
+	mu    sync.Mutex
+	limit int // in octets, of what is kept
+	text  []byte
+}
+
+func newJournal(name string, check *checker) *journal {
+	return &journal{checker: check, name: name, limit: 16 << 10}
+}
+
+// calamities are parts of lines that no log may have.
+var calamities = []string{`"panic":`, "panic: ", "fatal error: ", "WARNING: DATA RACE"}
+
+func (j *journal) Write(p []byte) (int, error) {
+	for lines := bufio.NewScanner(bytes.NewReader(p)); lines.Scan(); {
+		for _, calamity := range calamities {
+			if strings.Contains(lines.Text(), calamity) {
+				j.checker.fail("%s logs: %.2000s", j.name, lines.Text())
+			}
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.text = append(j.text, p...)
+	if len(j.text) > 2*j.limit {
+		j.text = append([]byte(nil), j.text[len(j.text)-j.limit:]...)
+	}
+	return len(p), nil
+}
+
+// keep has the journal keep more.
+func (j *journal) keep(limit int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.limit = limit
+}
+
+func (j *journal) tail() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return string(j.text)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// status is one line about how it goes.
+func (s *soak) status() string {
+	s.checker.mu.Lock()
+	requests, broken := 0, len(s.checker.broken)+s.checker.more
+	for name, n := range s.checker.counts {
+		if isResult(name) {
+			requests += n
+		}
+	}
+	s.checker.mu.Unlock()
+	line := fmt.Sprintf("%d requests judged, %d broken", requests, broken)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.proxies {
+		if samples := s.samples[p]; len(samples) > 0 {
+			last := samples[len(samples)-1]
+			line += fmt.Sprintf("; %s: %.0f MiB, %.0f goroutines, %.0f descriptors", p.name, last.of["memory"]/(1<<20), last.of["goroutines"], last.of["descriptors"])
+		}
+	}
+	return line
+}
+
+// isResult says whether a count is one of requests that were judged.
+func isResult(name string) bool {
+	return slices.ContainsFunc([]string{"passed: ", "refused: ", "failed: ", "lost "}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// report writes the figures of the run.
+func (s *soak) report(w io.Writer) {
+	c := s.checker
+	fmt.Fprintf(w, "\nseed %d, %v, %d origins, %d clients\n\n", s.seed, s.length, len(s.origins), s.clients)
+	for _, name := range slices.Sorted(maps.Keys(c.counts)) {
+		fmt.Fprintf(w, "%8d  %s\n", c.counts[name], name)
+	}
+	if s.length < fitsFrom {
+		fmt.Fprintf(w, "\nWhether memory, goroutines, descriptors and the database stay flat is checked in runs of %v and more.\n", fitsFrom)
+	} else {
+		fmt.Fprintf(w, "\n%-22s  %-12s %8s %13s %13s %13s\n", "", "", "samples", "mean", "grew by", "at most")
+		for _, p := range s.proxies {
+			for _, b := range bounds {
+				l := fit(s.samples[p], b.figure, warmUp)
+				fmt.Fprintf(w, "%-22s  %-12s %8d %8.1f %-4s %8.1f %-4s %8.0f %-4s\n", p.name, b.figure, l.samples, l.mean/b.scale, b.unit, l.growth()/b.scale, b.unit, b.growth, b.unit)
+			}
+		}
+	}
+	if len(c.broken) == 0 {
+		fmt.Fprintln(w, "\nnothing is broken")
+		return
+	}
+	fmt.Fprintf(w, "\nbroken: %d\n", len(c.broken)+c.more)
+	for _, text := range c.broken {
+		fmt.Fprintln(w, text)
+	}
+	fmt.Fprintf(w, "\nto try it again: make soak FOR=%v SEED=%d\n", s.length, s.seed)
+}

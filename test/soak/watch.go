@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// watch measures the proxies until ctx ends.
+func (s *soak) watch(ctx context.Context, began time.Time, progress io.Writer) {
+	every := min(max(s.length/500, 200*time.Millisecond), 10*time.Second)
+	told := time.Now()
+	ended := map[*proxy]bool{}
+	for pause(ctx, every) {
+		for _, p := range s.proxies {
+			if p.hasEnded() && !ended[p] {
+				ended[p] = true
+				s.checker.fail("%s ended by itself; its log ends with\n%s", p.name, p.log.tail())
+			}
+			life := p.currentLife()
+			figures, err := p.measure()
+			if err != nil || isAway(life) || p.currentLife() != life {
+				continue // it was away meanwhile
+			}
+			s.mu.Lock()
+			s.samples[p] = append(s.samples[p], sample{life, time.Since(began), figures})
+			s.mu.Unlock()
+		}
+		if time.Since(told) > max(s.length/10, 10*time.Second) {
+			told = time.Now()
+			fmt.Fprintf(progress, "%v: %s\n", time.Since(began).Round(time.Second), s.status())
+		}
+	}
+}
+
+// measureQuiet notes what the proxies take before any client comes.
+func (s *soak) measureQuiet() error {
+	for _, p := range s.proxies {
+		figures, err := p.measure()
+		if err != nil {
+			return fmt.Errorf("measuring %s: %w", p.name, err)
+		}
+		s.quiet[p] = figures
+	}
+	return nil
+}
+
+// warmUp is the first part of a process's life, in which it opens connections to all origins
+// and fills its caches. Lines leave it out.
+const warmUp = 30 * time.Second
+
+// fitsFrom is the length of the shortest runs that leave enough for a line.
+const fitsFrom = 2 * time.Minute
+
+// checkFigures wants what the proxies took to be flat.
+func (s *soak) checkFigures() {
+	if s.length < fitsFrom {
+		return
+	}
+	for _, p := range s.proxies {
+		for _, b := range bounds {
+			if err := b.check(fit(s.samples[p], b.figure, warmUp)); err != nil {
+				s.checker.fail("%s: %v", p.name, err)
+			}
+		}
+	}
+}
+
+// What a proxy may have besides what it had before any client came: connections to Redis and
+// the database that were opened since.
+const spare = 10
+
+// settle waits until the proxies have given back what their clients took.
+func (s *soak) settle() {
+	for _, o := range s.origins {
+		o.close()
+	}
+	for _, p := range s.proxies {
+		var figures map[string]float64
+		var err error
+		isQuiet := func() bool {
+			if figures, err = p.measure(); err != nil {
+				return false
+			}
+			return figures["goroutines"] <= s.quiet[p]["goroutines"]+spare && figures["descriptors"] <= s.quiet[p]["descriptors"]+spare
+		}
+		begun := time.Now()
+		for !isQuiet() && time.Since(begun) < 2*time.Minute {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if !isQuiet() {
+			was := s.quiet[p]
+			p.dump()
+			s.checker.fail("%s has not given back what its clients took: %v goroutines and %v descriptors before they came, %v and %v after they left, %v; its goroutines:\n%s",
+				p.name, was["goroutines"], was["descriptors"], figures["goroutines"], figures["descriptors"], err, p.log.tail())
+			continue
+		}
+		s.checker.count(p.name+": goroutines before clients came", int(s.quiet[p]["goroutines"]))
+		s.checker.count(p.name+": goroutines after they left", int(figures["goroutines"]))
+	}
+}
