@@ -32,6 +32,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/sealed"
 	"robotsproxy/proxy/upstream"
@@ -58,7 +59,7 @@ type Config struct {
 	DefaultIdentity identity.Identity `yaml:"default_identity"`
 	Robots          Robots            `yaml:"robots"`
 	Preferences     gate.Preferences  `yaml:"preferences"`
-	Overrides       []gate.Override   `yaml:"overrides"`
+	Overrides       override.List     `yaml:"overrides"`
 	Cache           Cache             `yaml:"cache"`
 	Pace            pace.Options      `yaml:"pace"`
 	Upstream        upstream.Options  `yaml:"upstream"`

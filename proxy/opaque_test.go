@@ -20,6 +20,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
+	"robotsproxy/proxy/override"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
@@ -262,10 +263,10 @@ func TestTunnelWhoseOverrideEnds(t *testing.T) {
 	host := echo(t)
 	var c *rawConn
 	for life, status := time.Second, 0; status != 200; life *= 2 { // a slow machine needs longer to open the tunnel
-		o := gate.Override{Verdict: gate.Allow}
+		o := override.Override{Verdict: override.Allow}
 		must(t, o.Origin.UnmarshalText([]byte("https://"+host)))
 		must(t, o.Expires.UnmarshalText([]byte(time.Now().Add(life).Format(time.RFC3339Nano))))
-		must(t, w.gate.SetSettings(gate.Settings{Overrides: []gate.Override{o}}))
+		must(t, w.gate.SetSettings(gate.Settings{Overrides: []override.Override{o}}))
 		c = w.dial()
 		c.send("CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
 		resp, _ := c.response(http.MethodConnect)

@@ -23,6 +23,7 @@ import (
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/sign"
 )
 
@@ -337,9 +338,9 @@ func TestForms(t *testing.T) {
 		}
 	}
 	override := func(s *settings) {
-		o := gate.Override{Verdict: gate.Allow}
+		o := override.Override{Verdict: override.Allow}
 		must(t, o.Origin.UnmarshalText([]byte("https://*:*")))
-		s.gate.Overrides = []gate.Override{o}
+		s.gate.Overrides = []override.Override{o}
 	}
 	for _, test := range []struct {
 		name   string

@@ -14,9 +14,9 @@ import (
 
 	"robotsproxy/config"
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/proxy/opaque"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots/fetch"
 )
@@ -113,7 +113,7 @@ func departuresOf(cfg config.Config, id *identity.Identity) (reasons []string) {
 		reasons = append(reasons, fmt.Sprintf("the identity is in mode %s", id.Mode))
 	}
 	for i, o := range cfg.Overrides {
-		if o.Verdict != gate.Disallow {
+		if o.Verdict != override.Disallow {
 			reasons = append(reasons, fmt.Sprintf("overrides[%d] replaces what sites say; correct the card by hand if those sites are your own", i))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots/policy"
 )
@@ -57,13 +58,13 @@ func TestWhatIsPaced(t *testing.T) {
 	mode := func(m identity.Mode) gate.Settings {
 		return gate.Settings{Identities: identity.Table{Default: identity.Identity{Mode: m}}}
 	}
-	word := func(w gate.Action) gate.Settings {
-		var o gate.Override
+	word := func(w override.Action) gate.Settings {
+		var o override.Override
 		if err := o.Origin.UnmarshalText([]byte("https://example.com")); err != nil {
 			t.Fatal(err)
 		}
 		o.Verdict = w
-		return gate.Settings{Overrides: []gate.Override{o}}
+		return gate.Settings{Overrides: []override.Override{o}}
 	}
 	byDefault := func(o *pace.Options) { o.DefaultDelay = 3 * second }
 	for name, test := range map[string]struct {
@@ -84,10 +85,10 @@ func TestWhatIsPaced(t *testing.T) {
 		"zero beats the default":    {policy: rules("User-agent: *\nCrawl-delay: 0"), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
 		"mode report":               {settings: mode(identity.Report), policy: rules(site), urls: []string{hidden, page}, want: []time.Duration{0, 2500 * time.Millisecond}},
 		"mode off":                  {settings: mode(identity.Off), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"the operator's allow":      {settings: word(gate.Allow), policy: rules(site), urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"the operator's own delay":  {settings: word(gate.Allow), policy: rules(site), change: byDefault, urls: []string{page, page, robotsTxt}, want: []time.Duration{0, 3 * second, 0}},
-		"the operator's disallow":   {settings: word(gate.Disallow), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
-		"mode off, and an override": {settings: gate.Settings{Identities: mode(identity.Off).Identities, Overrides: word(gate.Allow).Overrides}, policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"the operator's allow":      {settings: word(override.Allow), policy: rules(site), urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"the operator's own delay":  {settings: word(override.Allow), policy: rules(site), change: byDefault, urls: []string{page, page, robotsTxt}, want: []time.Duration{0, 3 * second, 0}},
+		"the operator's disallow":   {settings: word(override.Disallow), policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
+		"mode off, and an override": {settings: gate.Settings{Identities: mode(identity.Off).Identities, Overrides: word(override.Allow).Overrides}, policy: rules(site), change: byDefault, urls: []string{page, page}, want: []time.Duration{0, 0}},
 		"one at a time, that ended": {policy: rules(""), change: func(o *pace.Options) { o.MaxInFlight = 1 }, urls: []string{page, page}, want: []time.Duration{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
@@ -159,8 +160,8 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 	v.mode, v.strict = id.Mode, settings.StrictPaths
 	v.at = time.Duration(now.Unix()%secondsPerDay) * time.Second
 	v.declare(settings, id, ask, tokens)
-	if o := settings.overrideFor(v.Origin, now); o != nil {
-		v.override(o, tokens, ask.Target)
+	if o := settings.Overrides.For(v.Origin, now); o != nil {
+		v.applyOverride(o, tokens, ask.Target)
 		return id, nil
 	}
 	switch {
@@ -199,4 +200,27 @@ func (g *Gate) Identify(a identity.Asker) (*identity.Identity, string) {
 // tried; the default comes last. Callers must not change them.
 func (g *Gate) Identities() iter.Seq2[string, *identity.Identity] {
 	return g.settings.Load().Identities.All()
+}
+
+// Overrides returns the present overrides, also those that have ended. Callers must not change
+// them.
+func (g *Gate) Overrides() override.List { return g.settings.Load().Overrides }
+
+// WarnOfOverrides logs the warnings of all overrides once a day, first in a day, until ctx
+// ends.
+func (g *Gate) WarnOfOverrides(ctx context.Context) {
+	daily := time.NewTicker(24 * time.Hour)
+	defer daily.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-daily.C:
+		}
+		for _, o := range g.Overrides() {
+			if warning := o.Warning(g.now()); warning != "" {
+				g.log.Warn().Msg(warning)
+			}
+		}
+	}
 }

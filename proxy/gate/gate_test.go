@@ -20,6 +20,7 @@ import (
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
@@ -373,11 +374,11 @@ func TestWatch(t *testing.T) {
 // A question on a bot's behalf may name the identity to judge as: its tokens, unless the
 // question has others, its mode, and the overrides decide.
 func TestDecideAsAnIdentity(t *testing.T) {
-	var closed gate.Override
+	var closed override.Override
 	if err := closed.Origin.UnmarshalText([]byte("https://closed.example")); err != nil {
 		t.Fatal(err)
 	}
-	closed.Verdict = gate.Disallow
+	closed.Verdict = override.Disallow
 	table := identity.Table{
 		Entries: []identity.Entry{
 			{Name: "named", Identity: identity.Identity{ProductTokens: []string{"ExampleBot"}}},
@@ -406,7 +407,7 @@ func TestDecideAsAnIdentity(t *testing.T) {
 		{"free", nil, private, true, decision.Exempt, "*"},
 		{"free", nil, elsewhere, false, decision.Overridden, "*"},
 	} {
-		g := newGate(t, gate.Settings{Identities: table, Overrides: []gate.Override{closed}}, &known{policy: rules(site)}, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{Identities: table, Overrides: []override.Override{closed}}, &known{policy: rules(site)}, zerolog.Nop(), nil)
 		question := gate.Ask{Target: ask(t, test.url, "").Target, Identity: test.identity, Agents: test.agents}
 		v, err := g.Decide(context.Background(), question)
 		if err != nil || v.Admits() != test.admits || v.Reason != test.reason || v.Agent != test.agent {

@@ -15,11 +15,12 @@ import (
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 )
 
-func override(t *testing.T, origin string, verdict gate.Action, file string) gate.Override {
+func overriding(t *testing.T, origin string, verdict override.Action, file string) override.Override {
 	t.Helper()
-	o := gate.Override{Verdict: verdict, RobotsFile: file}
+	o := override.Override{Verdict: verdict, RobotsFile: file}
 	if err := o.Origin.UnmarshalText([]byte(origin)); err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +32,11 @@ func TestOverrides(t *testing.T) {
 	if err := os.WriteFile(file, []byte("User-agent: curl\nDisallow: /own\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	overrides := []gate.Override{
-		override(t, "https://*.example.com", gate.Allow, ""),
-		override(t, "https://closed.example.com", gate.Disallow, ""), // hidden by the first
-		override(t, "https://closed.example.org", gate.Disallow, ""),
-		override(t, "https://file.example.org", "", file),
+	overrides := []override.Override{
+		overriding(t, "https://*.example.com", override.Allow, ""),
+		overriding(t, "https://closed.example.com", override.Disallow, ""), // hidden by the first
+		overriding(t, "https://closed.example.org", override.Disallow, ""),
+		overriding(t, "https://file.example.org", "", file),
 	}
 	for _, test := range []struct {
 		url      string
@@ -71,77 +72,16 @@ func TestOverrides(t *testing.T) {
 }
 
 func TestOverrideWhoseFileIsGone(t *testing.T) {
-	settings := gate.Settings{Overrides: []gate.Override{override(t, "https://example.com", "", filepath.Join(t.TempDir(), "none"))}}
+	settings := gate.Settings{Overrides: []override.Override{overriding(t, "https://example.com", "", filepath.Join(t.TempDir(), "none"))}}
 	if _, err := gate.New(settings, &known{}, nil, zerolog.Nop(), nil); err == nil || !strings.Contains(err.Error(), "robots_file") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestOverrideValidate(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "none")
-	with := func(reason, by string) gate.Override {
-		o := override(t, "https://example.com", gate.Allow, "")
-		o.Reason, o.By = reason, by
-		return o
-	}
-	if err := with(strings.Repeat("é", 500), strings.Repeat("é", 100)).Validate(); err != nil {
-		t.Error(err)
-	}
-	for key, o := range map[string]gate.Override{
-		"origin: ":                  {Verdict: gate.Allow},
-		"verdict: ":                 override(t, "https://example.com", "", ""),
-		"robots_file: there":        override(t, "https://example.com", gate.Allow, file),
-		"robots_file: open " + file: override(t, "https://example.com", "", file),
-
-		"reason: it has 501 characters; write 500 at most":              with(strings.Repeat("é", 501), ""),
-		"by: it has 101 characters; write 100 at most":                  with("", strings.Repeat("é", 101)),
-		`reason: "a\nb" has characters that can't be shown`:             with("a\nb", ""),
-		`reason: "\x1b[2J" has characters that can't be shown`:          with("\x1b[2J", ""),
-		`by: "\u202eadA" has characters that can't be shown; write pla`: with("", "\u202eadA"),
-		`by: "\xff" has characters that can't be shown`:                 with("", "\xff"),
-		"reason: it is blank; write a text, or remove the key":          with("  ", ""),
-	} {
-		if err := o.Validate(); err == nil || !strings.HasPrefix(err.Error(), key) {
-			t.Errorf("%v, want an error about %s", err, key)
-		}
-	}
-}
-
-func TestExpiry(t *testing.T) {
-	for text, want := range map[string]struct{ end, shown string }{
-		"2026-12-31":                {"2027-01-01T00:00:00Z", "2026-12-31"},
-		"2028-02-29":                {"2028-03-01T00:00:00Z", "2028-02-29"},
-		"2026-12-31T18:30:00Z":      {"2026-12-31T18:30:00Z", "2026-12-31T18:30:00Z"},
-		"2027-01-01T01:00:00+01:00": {"2027-01-01T00:00:00Z", "2026-12-31"},
-		"2026-12-31T23:00:00-05:00": {"2027-01-01T04:00:00Z", "2027-01-01T04:00:00Z"},
-	} {
-		var e gate.Expiry
-		if err := e.UnmarshalText([]byte(text)); err != nil || e.Time().Format(time.RFC3339) != want.end || e.String() != want.shown {
-			t.Errorf("%s ends at %v and reads %s, %v; want %v", text, e.Time(), e, err, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"":                     "neither a date nor a time",
-		"soon":                 "neither a date nor a time",
-		"31.12.2026":           "neither a date nor a time",
-		"2026-02-30":           "neither a date nor a time",
-		"2026-12-31 18:30":     "neither a date nor a time",
-		"2026-12-31T18:30":     "neither a date nor a time",
-		"0000-12-31":           "out of range",
-		"0001-01-01T00:00:00Z": "out of range",
-		"9999-12-31":           "out of range",
-	} {
-		var e gate.Expiry
-		if err := e.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !e.Time().IsZero() {
-			t.Errorf("%s ends at %v, %v; want %s", text, e.Time(), err, want)
-		}
-	}
-}
-
 // expiring returns an override that ends after some time.
-func expiring(t *testing.T, origin string, verdict gate.Action, after time.Duration) gate.Override {
+func expiring(t *testing.T, origin string, verdict override.Action, after time.Duration) override.Override {
 	t.Helper()
-	o := override(t, origin, verdict, "")
+	o := overriding(t, origin, verdict, "")
 	if err := o.Expires.UnmarshalText([]byte(time.Now().Add(after).Format(time.RFC3339))); err != nil {
 		t.Fatal(err)
 	}
@@ -152,11 +92,11 @@ func expiring(t *testing.T, origin string, verdict gate.Action, after time.Durat
 // for requests and for tunnels, of the same gate.
 func TestOverridesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := expiring(t, "https://example.com", gate.Allow, time.Hour)
+		first := expiring(t, "https://example.com", override.Allow, time.Hour)
 		first.Reason, first.By = "the first", "Ada"
-		second := expiring(t, "https://*.com", gate.Disallow, 2*time.Hour)
+		second := expiring(t, "https://*.com", override.Disallow, 2*time.Hour)
 		second.Reason = "the second"
-		g := newGate(t, gate.Settings{Overrides: []gate.Override{first, second}}, &known{policy: rules("User-agent: *\nAllow: /")}, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{Overrides: []override.Override{first, second}}, &known{policy: rules("User-agent: *\nAllow: /")}, zerolog.Nop(), nil)
 		for _, want := range []struct {
 			after    time.Duration
 			judgment decision.Judgment
@@ -188,26 +128,16 @@ var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestWarningsOfOverridesThatEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
-		endless := override(t, "https://endless.example", gate.Allow, "")
-		late := expiring(t, "https://late.example", gate.Allow, 9*day)
+		endless := overriding(t, "https://endless.example", override.Allow, "")
+		late := expiring(t, "https://late.example", override.Allow, 9*day)
 		var log logtest.Buffer
-		g := newGate(t, gate.Settings{Overrides: []gate.Override{endless, late}}, &known{}, zerolog.New(&log), nil)
+		g := newGate(t, gate.Settings{Overrides: []override.Override{endless, late}}, &known{}, zerolog.New(&log), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			g.WarnOfOverrides(ctx)
 		}()
-		for after, want := range map[time.Duration]string{
-			0: "", 2*day - 1: "", 2 * day: "applies until 2000-01-09 only", 9*day - 1: "applies until 2000-01-09 only", 9 * day: "applied until 2000-01-09 and no longer does",
-		} {
-			if got := late.Warning(began.Add(after)); !strings.Contains(got, want) || (got == "") != (want == "") {
-				t.Errorf("after %v: %q, want %q", after, got, want)
-			}
-			if got := endless.Warning(began.Add(after)); got != "" {
-				t.Errorf("without an end: %s", got)
-			}
-		}
 		for n := range 12 {
 			time.Sleep(time.Until(began.Add(time.Duration(n)*day + time.Hour)))
 			synctest.Wait()
@@ -236,7 +166,7 @@ func TestWhyAnOverrideIsThere(t *testing.T) {
 		{"/own", file, "by contract", "Ada", "", `"Disallow: /own" on line 2 of ` + file + ", the operator's own robots.txt for https://example.com, by Ada: by contract"},
 		{"/page", file, "by contract", "Ada", "2101-02-03", "content-signal: /page ai-train=no on line 3 of " + file + ", the operator's own robots.txt for https://example.com, by Ada until 2101-02-03: by contract"},
 	} {
-		o := override(t, "https://example.com", map[string]gate.Action{"": gate.Disallow}[test.file], test.file)
+		o := overriding(t, "https://example.com", map[string]override.Action{"": override.Disallow}[test.file], test.file)
 		o.Reason, o.By = test.reason, test.by
 		if test.expires != "" {
 			if err := o.Expires.UnmarshalText([]byte(test.expires)); err != nil {
@@ -247,7 +177,7 @@ func TestWhyAnOverrideIsThere(t *testing.T) {
 			t.Error(err)
 		}
 		settings := preferring(identity.Enforce, trainer)
-		settings.Overrides = []gate.Override{o}
+		settings.Overrides = []override.Override{o}
 		g := newGate(t, settings, &known{}, zerolog.Nop(), nil)
 		if v, err := g.Decide(t.Context(), ask(t, "https://example.com"+test.path, "curl/8")); err != nil || v.Why() != test.why {
 			t.Errorf("got  %s, %v\nwant %s", v.Why(), err, test.why)
@@ -264,7 +194,7 @@ func TestOverrideFileIsCut(t *testing.T) {
 	}
 	within := int64(strings.Index(text, "cd\n"))
 	for path, want := range map[string]decision.Judgment{"/a": decision.Disallowed, "/b": decision.Allowed, "/bcd": decision.Allowed, "/e": decision.Allowed} {
-		g := newGate(t, gate.Settings{MaxBytes: within, Overrides: []gate.Override{override(t, "https://example.com", "", file)}}, &known{}, zerolog.Nop(), nil)
+		g := newGate(t, gate.Settings{MaxBytes: within, Overrides: []override.Override{overriding(t, "https://example.com", "", file)}}, &known{}, zerolog.Nop(), nil)
 		if v, err := g.Decide(context.Background(), ask(t, "https://example.com"+path, "curl/8")); err != nil || v.Judgment != want {
 			t.Errorf("%s: %s, %v; want %s", path, v.Judgment, err, want)
 		}

@@ -126,7 +126,7 @@ func (v *Verdict) heed(path string) {
 		return
 	}
 	v.prefer(refusal)
-	v.PreferenceURL = cmp.Or(v.source, v.RobotsURL)
+	v.PreferenceURL = cmp.Or(v.ownFile(), v.RobotsURL)
 	if !v.lenient {
 		v.refuseUse()
 		v.served = served

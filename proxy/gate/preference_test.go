@@ -18,6 +18,7 @@ import (
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
 	"robotsproxy/robots/tdmrep"
@@ -123,7 +124,7 @@ func TestPreferencesAndOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := preferring(identity.Enforce, trainer)
-	settings.Overrides = []gate.Override{override(t, "https://open.example.com", gate.Allow, ""), override(t, "https://example.com", "", file)}
+	settings.Overrides = []override.Override{overriding(t, "https://open.example.com", override.Allow, ""), overriding(t, "https://example.com", "", file)}
 	g := newGate(t, settings, &known{policy: rules(noTraining)}, zerolog.Nop(), nil)
 	for url, want := range map[string]decision.Reason{
 		"https://open.example.com/":      decision.Overridden,
@@ -268,12 +269,12 @@ func TestWhyATunnelIsNotOpened(t *testing.T) {
 	for _, test := range []struct {
 		robots    string
 		tdmrep    *policy.Policy
-		overrides []gate.Override
+		overrides []override.Override
 		why       string
 	}{
 		{robots: "User-agent: *\nDisallow: /a\n", tdmrep: &policy.Policy{Outcome: policy.Rules, TDMRep: new(tdmrep.File)}, why: "https://example.com/robots.txt allows only a part"},
 		{tdmrep: part, why: "https://example.com/robots.txt, or the site's /.well-known/tdmrep.json, allows only a part"},
-		{overrides: []gate.Override{override(t, "https://example.com", "", own)}, why: own + " allows only a part"},
+		{overrides: []override.Override{overriding(t, "https://example.com", "", own)}, why: own + " allows only a part"},
 	} {
 		settings := preferring(identity.Enforce, trainer)
 		settings.Overrides = test.overrides

@@ -2,11 +2,10 @@ package gate
 
 import (
 	"cmp"
-	"slices"
-	"time"
 
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/robots/policy"
 	"robotsproxy/robots/preference"
 )
@@ -15,7 +14,7 @@ import (
 // settings replace them as a whole.
 type Settings struct {
 	Identities identity.Table
-	Overrides  []Override         // the first that matches an origin and has not ended counts
+	Overrides  override.List
 	MaxBytes   int64              // how much of an override's robots_file is read; 0: the default
 	LogFilter  decision.LogFilter // which requests the log shows
 
@@ -35,24 +34,10 @@ func (s Settings) load() (_ *Settings, err error) {
 		return nil, err
 	}
 	s.heeded = s.Preferences.heeded()
-	s.Overrides = slices.Clone(s.Overrides)
-	for i := range s.Overrides {
-		if err := s.Overrides[i].load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
-			return nil, err
-		}
+	if s.Overrides, err = s.Overrides.Load(cmp.Or(s.MaxBytes, policy.Defaults().MaxBytes)); err != nil {
+		return nil, err
 	}
 	return &s, nil
-}
-
-// overrideFor returns the first override that matches an origin and has not ended; nil if none
-// does.
-func (s *Settings) overrideFor(origin string, now time.Time) *Override {
-	for i := range s.Overrides {
-		if o := &s.Overrides[i]; o.Origin.Match(origin) && !o.Expires.passed(now) {
-			return o
-		}
-	}
-	return nil
 }
 
 // unknown returns the error about an identity that the settings do not have.

@@ -5,6 +5,7 @@ import (
 
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/robots"
 	"robotsproxy/robots/policy"
@@ -63,8 +64,9 @@ type Verdict struct {
 	file   *robots.File  // whose rules were read; nil for none
 	strict bool          // Settings.StrictPaths
 	served string        // the path as servers read it, if that decided
-	source string        // the override's robots_file
 	cdn    string        // the network that serves the origin; "": none, or it was not asked about
+
+	override *override.Override // that decided; nil if none did
 
 	use       preference.Use     // what the bot declares; without purposes, nobody asks for preferences
 	tokens    []string           // its product tokens, if it declares purposes
@@ -99,6 +101,36 @@ func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
 			v.Judgment = decision.Allowed
 		}
 	}
+}
+
+// applyOverride judges by an override. Its robots_file is matched like any robots.txt.
+func (v *Verdict) applyOverride(o *override.Override, tokens []string, target robots.Target) {
+	v.override = o
+	v.OverrideReason, v.OverrideBy, v.ExpiresAt = o.Reason, o.By, o.Expires.Time()
+	file := o.File()
+	v.heeded &= ofRobotsTxt // the site is not asked, but the operator's own file is
+	if file == nil {
+		v.heeded = 0
+	}
+	switch {
+	case o.Verdict == override.Allow, file != nil && target.IsRobotsTxt():
+		v.Judgment = decision.Allowed
+	case file != nil:
+		v.match(file, tokens, target.Path)
+	}
+	if v.Reason != decision.TooCostly && v.Reason != decision.ByPreference {
+		v.Reason = decision.Overridden
+	}
+	v.RobotsURL = ""
+}
+
+// ownFile returns the path of the operator's own robots.txt that replaces the site's; "" if none
+// does.
+func (v *Verdict) ownFile() string {
+	if v.override == nil {
+		return ""
+	}
+	return v.override.RobotsFile
 }
 
 // match judges a path by the rules of a file.

@@ -25,7 +25,7 @@ func (v *Verdict) Why() string {
 	case decision.NoGroup:
 		return fmt.Sprintf("%s has no group for %s", v.RobotsURL, v.Agent)
 	case decision.TooCostly:
-		return fmt.Sprintf("to match this URL with the many wildcards of %s, in the group of %s, would take too long, so it is disallowed; a shorter URL takes less", cmp.Or(v.RobotsURL, v.source), v.Group)
+		return fmt.Sprintf("to match this URL with the many wildcards of %s, in the group of %s, would take too long, so it is disallowed; a shorter URL takes less", cmp.Or(v.RobotsURL, v.ownFile()), v.Group)
 	case decision.RobotsTxt:
 		return "robots.txt itself may always be fetched"
 	case decision.Unavailable:
@@ -44,22 +44,22 @@ func (v *Verdict) Why() string {
 		if v.preferred == preference.Response {
 			return "what is in this tunnel is not read, so what responses say about their use cannot be heeded"
 		}
-		file := cmp.Or(v.RobotsURL, v.source)
+		file := cmp.Or(v.RobotsURL, v.ownFile())
 		if v.extentOfTDMRep() == robots.Part {
 			file += ", or the site's " + policy.TDMRep.Path() + ","
 		}
 		return fmt.Sprintf("%s allows only a part of the site to %s, and what is in this tunnel is not read", file, v.Agent)
 	case decision.ByPreference:
 		why := v.WhyPreference() + v.servedForm()
-		if v.source != "" {
-			why += fmt.Sprintf(", the operator's own robots.txt for %s%s", v.Origin, v.overrideGrounds())
+		if v.ownFile() != "" {
+			why += fmt.Sprintf(", the operator's own robots.txt for %s%s", v.Origin, v.override.Grounds())
 		}
 		return why
 	case decision.Overridden:
 		if v.Rule != "" {
-			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s%s", v.Rule, v.Line, v.source, v.Origin, v.servedForm(), v.overrideGrounds())
+			return fmt.Sprintf("%q on line %d of %s, the operator's own robots.txt for %s%s%s", v.Rule, v.Line, v.ownFile(), v.Origin, v.servedForm(), v.override.Grounds())
 		}
-		return fmt.Sprintf("the operator's own word on %s%s", v.Origin, v.overrideGrounds())
+		return fmt.Sprintf("the operator's own word on %s%s", v.Origin, v.override.Grounds())
 	case decision.Exempt:
 		return fmt.Sprintf("the mode of identity %s is off", v.Identity)
 	}

@@ -24,6 +24,7 @@ import (
 	"robotsproxy/proxy/counter"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/identity"
+	"robotsproxy/proxy/override"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/report"
 	"robotsproxy/robots"
@@ -131,8 +132,8 @@ func settings(t *testing.T, w *web) gate.Settings {
 		id.Purposes = []preference.Purpose{preference.AITrain}
 		s.Identities.Entries = append(s.Identities.Entries, identity.Entry{Name: name, Identity: id})
 	}
-	for i, verdict := range []gate.Action{gate.Allow, gate.Disallow} {
-		o := gate.Override{Verdict: verdict, Reason: fmt.Sprintf("agreed with them, \"no. %d\"", i), By: "Ada"}
+	for i, verdict := range []override.Action{override.Allow, override.Disallow} {
+		o := override.Override{Verdict: verdict, Reason: fmt.Sprintf("agreed with them, \"no. %d\"", i), By: "Ada"}
 		if err := o.Origin.UnmarshalText([]byte(w.origin(i))); err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,14 @@
-package gate
+// Package override has the operator's own rules for origins, which replace what sites say.
+//
+// [List.Load] reads the files that the overrides of a [List] name, and [List.For] finds the
+// override of an origin that applies now.
+package override
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,14 +16,39 @@ import (
 	"robotsproxy/internal/enum"
 	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/printable"
-	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/identity"
 	"robotsproxy/robots"
 	"robotsproxy/robots/fetch"
 )
 
+// List are overrides in the order in which they are tried. It is the list "overrides" of a
+// configuration.
+type List []Override
+
+// Load returns a copy of the list in which the robots_file of each override is parsed. Of each
+// file it reads maxBytes, as of a robots.txt that is fetched.
+func (l List) Load(maxBytes int64) (List, error) {
+	loaded := slices.Clone(l)
+	for i := range loaded {
+		if err := loaded[i].load(maxBytes); err != nil {
+			return nil, err
+		}
+	}
+	return loaded, nil
+}
+
+// For returns the first override that matches an origin and has not ended; nil if none does.
+func (l List) For(origin string, now time.Time) *Override {
+	for i := range l {
+		if o := &l[i]; o.Origin.Match(origin) && !o.Expires.passed(now) {
+			return o
+		}
+	}
+	return nil
+}
+
 // Override is the operator's own rule for origins: a verdict, or a robots.txt that replaces
-// theirs. It is an item of the list "overrides" of a configuration.
+// theirs.
 type Override struct {
 	Origin     identity.OriginGlob `yaml:"origin"`
 	Verdict    Action              `yaml:"verdict"`
@@ -85,8 +113,8 @@ func (e Expiry) passed(now time.Time) bool { return !e.end.IsZero() && !now.Befo
 
 // How long an override's texts may be, in characters.
 const (
-	maxOverrideReason = 500
-	maxOverrideBy     = 100
+	maxReason = 500
+	maxBy     = 100
 )
 
 // Validate joins all that is wrong with o, each fault a [keyerr.Error].
@@ -105,7 +133,7 @@ func (o Override) Validate() error {
 			errs = append(errs, keyerr.New("robots_file", "%w; name a robots.txt that can be read", err))
 		}
 	}
-	errs = append(errs, validateText("reason", o.Reason, maxOverrideReason), validateText("by", o.By, maxOverrideBy))
+	errs = append(errs, validateText("reason", o.Reason, maxReason), validateText("by", o.By, maxBy))
 	return errors.Join(errs...)
 }
 
@@ -137,39 +165,7 @@ func (o *Override) Warning(now time.Time) string {
 	return ""
 }
 
-// Overrides yields the present overrides in the order in which they are tried, also those that
-// have ended. Callers must not change them.
-func (g *Gate) Overrides() iter.Seq[*Override] {
-	overrides := g.settings.Load().Overrides
-	return func(yield func(*Override) bool) {
-		for i := range overrides {
-			if !yield(&overrides[i]) {
-				return
-			}
-		}
-	}
-}
-
-// WarnOfOverrides logs the warnings of all overrides once a day, first in a day, until ctx
-// ends.
-func (g *Gate) WarnOfOverrides(ctx context.Context) {
-	daily := time.NewTicker(24 * time.Hour)
-	defer daily.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-daily.C:
-		}
-		for o := range g.Overrides() {
-			if warning := o.Warning(g.now()); warning != "" {
-				g.log.Warn().Msg(warning)
-			}
-		}
-	}
-}
-
-// load reads the robots_file, up to maxBytes, as a live robots.txt is read.
+// load reads the robots_file, as a live robots.txt is read.
 func (o *Override) load(maxBytes int64) error {
 	if o.RobotsFile == "" {
 		return nil
@@ -187,42 +183,25 @@ func (o *Override) load(maxBytes int64) error {
 	return nil
 }
 
-// override judges by an override. Its robots_file is matched like any robots.txt.
-func (v *Verdict) override(o *Override, tokens []string, target robots.Target) {
-	v.source = o.RobotsFile
-	v.OverrideReason, v.OverrideBy, v.ExpiresAt = o.Reason, o.By, o.Expires.end
-	v.heeded &= ofRobotsTxt // the site is not asked, but the operator's own file is
-	if o.file == nil {
-		v.heeded = 0
-	}
-	switch {
-	case o.Verdict == Allow, o.file != nil && target.IsRobotsTxt():
-		v.Judgment = decision.Allowed
-	case o.file != nil:
-		v.match(o.file, tokens, target.Path)
-	}
-	if v.Reason != decision.TooCostly && v.Reason != decision.ByPreference {
-		v.Reason = decision.Overridden
-	}
-	v.RobotsURL = ""
-}
+// File returns what the robots_file holds; nil if there is none, or if it was not loaded.
+func (o *Override) File() *robots.File { return o.file }
 
-// overrideGrounds says by whom an override is, until when it applies and why, as far as the
-// configuration says so.
-func (v *Verdict) overrideGrounds() string {
+// Grounds says by whom the override is, until when it applies and why, as far as the
+// configuration says so. It continues a sentence, as in ", by Ada until 2027-01-31: our own site".
+func (o *Override) Grounds() string {
 	var words []string
-	if v.OverrideBy != "" {
-		words = append(words, "by "+v.OverrideBy)
+	if o.By != "" {
+		words = append(words, "by "+o.By)
 	}
-	if !v.ExpiresAt.IsZero() {
-		words = append(words, "until "+Expiry{v.ExpiresAt}.String())
+	if !o.Expires.end.IsZero() {
+		words = append(words, "until "+o.Expires.String())
 	}
 	grounds := ""
 	if len(words) > 0 {
 		grounds = ", " + strings.Join(words, " ")
 	}
-	if v.OverrideReason != "" {
-		grounds += ": " + v.OverrideReason
+	if o.Reason != "" {
+		grounds += ": " + o.Reason
 	}
 	return grounds
 }
