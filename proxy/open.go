@@ -101,11 +101,11 @@ func (s *Server) reach(ctx context.Context, o *opaque.Tunnel, to robots.Origin) 
 	}
 	if origin, err = s.transport.Dial(ctx, to); err != nil {
 		if ctx.Err() == nil && upstream.IsOriginsFault(err) {
-			o.Admission.Unanswered()
+			o.Admission.Failed()
 		}
 		return failed(err)
 	}
-	o.Admission.Answered(http.StatusOK, nil) // no more is seen of the origin
+	o.Admission.Connected()
 	return origin, nil, nil
 }
 

@@ -70,10 +70,12 @@ func (f *Forwarder) conclude(x *exchange, r *http.Request) {
 	switch {
 	case stall == flow.Silent && x.client.Upload.Whole() && x.upstream != nil:
 		f.upstreamErrors.WithLabelValues("connection_read_timeout").Inc()
+		x.admission.Failed()
 	case stall == flow.UpBlocked && !x.told:
 		f.upstreamErrors.WithLabelValues("connection_write_timeout").Inc()
 	case stall == flow.Moving && x.body.Cut() != nil && r.Context().Err() == nil: // else the client has left
 		f.upstreamErrors.WithLabelValues(upstream.CutShort).Inc()
+		x.admission.Failed()
 	}
 	if x.admission != nil {
 		x.admission.Done(x.client.Status(), x.client.Octets(), cmp.Or(x.watchdog.Error(stall), x.err, x.body.Cut()))

@@ -131,7 +131,7 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	case err != nil && (stall == flow.Silent || stall == flow.UpBlocked):
 		x.err, x.told = err, true
 		if stall == flow.UpBlocked {
-			x.admission.Unanswered()
+			x.admission.Failed()
 		}
 		return f.response(r, f.stalled(stall, x.watchdog.Limit))
 	case err != nil && r.Context().Err() != nil:
@@ -143,12 +143,12 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	case err != nil:
 		x.err = err
 		if upstream.IsOriginsFault(err) {
-			x.admission.Unanswered()
+			x.admission.Failed()
 		}
 		return f.response(r, f.UpstreamFailed(err))
 	case resp.StatusCode < 100, resp.StatusCode > 999, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
-		x.admission.Unanswered()
+		x.admission.Failed()
 		f.upstreamErrors.WithLabelValues("http_protocol_error").Inc()
 		return f.response(r, answer.Answer{Status: http.StatusBadGateway, Kind: "http_protocol_error", Details: "the origin answers with the status " + resp.Status})
 	}
@@ -161,7 +161,9 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 	x.upstream = resp.Body
 	switched := resp.StatusCode == http.StatusSwitchingProtocols
 	message.StripResponse(resp.Header, f.opts.Name, switched)
-	if !switched {
+	if switched {
+		x.admission.Connected()
+	} else {
 		x.body = message.NewDownload(resp, f.opts.Name, &x.watchdog.Down)
 		resp.Body = &x.body
 	}

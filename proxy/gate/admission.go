@@ -36,7 +36,17 @@ type Admission struct {
 	price    string        // that it names, if edge is Priced
 	late     *pace.Late    // not nil if its turn would come too late
 	permit   pace.Permit
+	outcome  outcome
 }
+
+// outcome is what the pacer is to know of the origin's answer.
+type outcome int
+
+const (
+	unknown outcome = iota // the origin has not been asked, or it is unknown why there is no answer
+	good                   // so far; the pacer hears of it at the end
+	told                   // the pacer has heard of it
+)
 
 // Admit judges a client's request. An error means that it was not judged, because the client
 // has left or the proxy is stopping. Then there is no Admission.
@@ -101,7 +111,7 @@ func (a *Admission) Sign(header http.Header) {
 	}
 }
 
-// Answered tells the pacer how the origin has answered. Further requests of the same bot are
+// Answered tells the pacer how the origin has begun to answer. Further requests of the same bot are
 // held if the origin asks for that, by Retry-After in a response with 429 or 503 (RFC 9110
 // 10.2.3, RFC 6585 4), or if it fails too often.
 func (a *Admission) Answered(status int, header http.Header) {
@@ -115,15 +125,27 @@ func (a *Admission) Answered(status int, header http.Header) {
 	}
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
-		a.permit.Failed()
+		a.Failed()
 	default:
-		a.permit.Succeeded()
+		a.outcome = good
+		a.permit.Answered()
 	}
 }
 
-// Unanswered tells the pacer that the origin could not be reached or did not answer. Neither
-// this nor Answered may be called if that was the client's doing, or this proxy's.
-func (a *Admission) Unanswered() { a.permit.Failed() }
+// Connected tells the pacer that the origin has taken a connection of which no more is seen.
+func (a *Admission) Connected() {
+	a.outcome = told
+	a.permit.Succeeded()
+}
+
+// Failed tells the pacer that the origin could not be reached, did not answer, or broke its answer
+// off. It must not be called if that was the client's doing, or this proxy's.
+func (a *Admission) Failed() {
+	if a.outcome != told { // an error's body may break off too
+		a.outcome = told
+		a.permit.Failed()
+	}
+}
 
 // NoteEdge notes, for the log and the metrics, whether the origin turns away with this response
 // what its robots.txt allows. Where nobody asked for the robots.txt, it notes nothing.
@@ -144,6 +166,9 @@ const shortKeyID = 8
 // response as the client got it. failure says why the origin gave no response, or only a
 // part of it.
 func (a *Admission) Done(status int, bytes int64, failure error) {
+	if a.outcome == good {
+		a.permit.Succeeded()
+	}
 	a.permit.Release()
 	if a.WouldRefuse {
 		a.gate.recorder.Spared(a.Identity, a.preferred)

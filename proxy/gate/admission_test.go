@@ -288,6 +288,54 @@ func BenchmarkUnpaced(b *testing.B) {
 	}
 }
 
+// Answers that break off count in a row, although each begins well. An error that breaks off counts
+// once. The request that tries after a pause lets others go on when its answer begins.
+func TestAnswersThatBreakOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newPacedGate(t, gate.Settings{LogFilter: decision.LogNone}, rules("User-agent: *\nAllow: /\n"), zerolog.Nop(),
+			func(o *pace.Options) { o.BackOff = pace.BackOff{After: 3, First: time.Minute, Max: time.Hour} })
+		page := ask(t, "https://example.com/a", "Bot/1")
+		begin := func(status int) *gate.Admission {
+			a, err := admit(t.Context(), g, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Answered(status, http.Header{})
+			return a
+		}
+		end := func(a *gate.Admission, breaksOff bool) {
+			if breaksOff {
+				a.Failed()
+			}
+			a.Done(200, 0, nil)
+		}
+		wantHeld := func(want bool) {
+			t.Helper()
+			if v, err := g.Decide(t.Context(), page); err != nil || (v.Hold != nil) != want {
+				t.Errorf("held: %v, %v; want %v", v.Hold, err, want)
+			}
+		}
+		for range 3 {
+			end(begin(200), true)
+			end(begin(503), true)
+			wantHeld(false)
+			end(begin(200), false)
+		}
+		for range 3 {
+			end(begin(200), true)
+		}
+		wantHeld(true)
+		probe := begin(200) // after the pause
+		end(begin(200), false)
+		end(probe, true)
+		for range 2 {
+			wantHeld(false)
+			end(begin(200), true)
+		}
+		wantHeld(true)
+	})
+}
+
 // The origin's own failures count, and nothing else that ends a request.
 func TestWhatCountsAsFailure(t *testing.T) {
 	answered := func(status int) func(*gate.Admission) {
@@ -306,7 +354,9 @@ func TestWhatCountsAsFailure(t *testing.T) {
 		"304":                {answered(304), false},
 		"404":                {answered(404), false},
 		"403":                {answered(403), false},
-		"no answer":          {(*gate.Admission).Unanswered, true},
+		"no answer":          {(*gate.Admission).Failed, true},
+		"one that broke off": {func(a *gate.Admission) { answered(200)(a); a.Failed() }, true},
+		"an open tunnel":     {(*gate.Admission).Connected, false},
 		"a client that left": {func(*gate.Admission) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

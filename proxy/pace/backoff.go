@@ -83,7 +83,7 @@ func (r rows) of(key fleet.Site, now time.Time) *row {
 }
 
 // Failed reports that the origin has failed the permit's request: it could not be reached, did
-// not answer, or answered with an error of its own. At most one of Failed and Succeeded may be
+// not answer, broke its answer off, or answered with an error of its own. At most one of Failed and Succeeded may be
 // called, before Release, and neither if the request failed for another reason.
 func (p Permit) Failed() {
 	if p.waiter == nil {
@@ -122,6 +122,22 @@ func (p Permit) Failed() {
 	pacer.endProbe(s, w)
 }
 
+// Answered reports that the origin has begun a good answer to the permit's request. If that was
+// the probe, the pauses end: the rest of the answer may take long. Failed or Succeeded may follow.
+func (p Permit) Answered() {
+	if p.waiter == nil {
+		return
+	}
+	w, pacer := p.waiter, p.waiter.lane.pacer
+	pacer.mu.Lock()
+	s := pacer.sites[w.lane.site.key]
+	probes := s != nil && s.probe == w
+	pacer.mu.Unlock()
+	if probes {
+		p.Succeeded()
+	}
+}
+
 // Succeeded reports that the origin has answered the permit's request, and ends a row of
 // failures.
 func (p Permit) Succeeded() {
@@ -141,6 +157,9 @@ func (p Permit) Succeeded() {
 	if ends && pacer.fleet != nil {
 		if news := pacer.fleet.Succeeded(key, w.epoch, opts.shared()); news != nil {
 			pacer.learn(key, w, news, opts)
+			if news.Failures == 0 {
+				w.epoch = news.Epoch // it may yet fail in the new one
+			}
 			return
 		}
 	}
@@ -148,6 +167,7 @@ func (p Permit) Succeeded() {
 	defer pacer.mu.Unlock()
 	if ends {
 		known.end(pacer.now().Add(opts.BackOff.Max))
+		w.epoch = known.epoch
 	}
 	if s := pacer.sites[key]; s != nil {
 		pacer.endProbe(s, w)

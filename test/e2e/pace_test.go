@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -482,6 +483,60 @@ func TestBackOff(t *testing.T) {
 		if gap := asked[2+i].Sub(asked[1+i]); gap < least {
 			t.Errorf("pause %d is %v, want %v or more", i+1, gap, least)
 		}
+	}
+}
+
+// Answers that begin well and break off are failures of the origin, however they break off. A
+// client that leaves is none.
+func TestBrokenAnswersBackOff(t *testing.T) {
+	t.Parallel()
+	w := start(t, "pace: {back_off: {after: 2, first: 1h}, max_wait: 1s}")
+	breaksOff := func(header, body string, end func(*net.TCPConn)) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(rw, "HTTP/1.1 200 OK\r\n%s\r\n\r\n%s", header, body)
+			rw.Flush()
+			end(conn.(*net.TCPConn))
+		}
+	}
+	part := func(w http.ResponseWriter) {
+		io.WriteString(w, "part")
+		http.NewResponseController(w).Flush()
+	}
+	closed := func(*net.TCPConn) {}
+	for name, site := range map[string]*origin{
+		"a length that is not reached": newOrigin(t, "http", shop(), breaksOff("Content-Length: 100", "part", closed)),
+		"a chunk without an end":       newOrigin(t, "http", shop(), breaksOff("Transfer-Encoding: chunked", "40\r\npart", closed)),
+		"chunks without the last":      newOrigin(t, "http", shop(), breaksOff("Transfer-Encoding: chunked", "4\r\npart\r\n", closed)),
+		"a reset":                      newOrigin(t, "http", shop(), breaksOff("Content-Length: 100", "part", func(c *net.TCPConn) { c.SetLinger(0) })),
+		"a reset stream": newOrigin(t, "h2", shop(), func(w http.ResponseWriter, _ *http.Request) {
+			part(w)
+			panic(http.ErrAbortHandler)
+		}),
+	} {
+		for _, want := range []int{200, 200, 429} {
+			if r := w.curl(site.URL + "/products/1"); r.status != want {
+				t.Errorf("%s: status %d, want %d", name, r.status, want)
+			}
+		}
+	}
+	site := newOrigin(t, "http", shop(), func(w http.ResponseWriter, r *http.Request) {
+		if part(w); r.URL.Path == "/products/left" {
+			<-r.Context().Done()
+		}
+	})
+	for range 2 {
+		resp, err := w.client(false).Get(site.URL + "/products/left")
+		must(t, err)
+		resp.Body.Close()
+	}
+	waitFor(t, func() bool { return len(w.log.Lines(site.URL+"/products/left")) == 2 }, func() string { return w.log.String() })
+	if r := w.curl(site.URL + "/products/1"); r.status != 200 {
+		t.Errorf("after clients that left: status %d", r.status)
 	}
 }
 
