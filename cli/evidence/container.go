@@ -88,13 +88,7 @@ func container(w io.Writer, members []member) error {
 	}
 	archive := zip.NewWriter(w)
 	for _, m := range members {
-		header := &zip.FileHeader{
-			Name: m.name, Method: zip.Store, CRC32: m.crc,
-			CompressedSize64: uint64(m.size), UncompressedSize64: uint64(m.size),
-			CreatorVersion: unixZip, ReaderVersion: storedVersion, ModifiedDate: firstDay,
-			ExternalAttrs: 0o100644 << 16,
-		}
-		to, err := archive.CreateRaw(header)
+		to, err := archive.CreateRaw(m.header())
 		if err != nil {
 			return err
 		}
@@ -103,6 +97,17 @@ func container(w io.Writer, members []member) error {
 		}
 	}
 	return archive.Close()
+}
+
+// header says of a member what a zip file does.
+func (m *member) header() *zip.FileHeader {
+	return &zip.FileHeader{
+		Name: m.name, Method: zip.Store, CRC32: m.crc,
+		CompressedSize64: uint64(m.size), UncompressedSize64: uint64(m.size),
+		CreatorVersion: unixZip, ReaderVersion: storedVersion, ExternalAttrs: 0o100644 << 16,
+		//lint:ignore SA1019 CreateRaw does not heed the field Modified
+		ModifiedDate: firstDay,
+	}
 }
 
 func copyMember(to io.Writer, m member) error {
