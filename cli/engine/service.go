@@ -185,6 +185,7 @@ func (s *Service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 		CA:        ca.PEM(),
 		Directory: s.keys,
 		Metrics:   s.engine.metrics,
+		Report:    s.engine.Report,
 		Ready:     s.ready.Load,
 		Reload:    s.Reload,
 	})

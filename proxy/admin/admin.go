@@ -17,6 +17,7 @@ import (
 
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/report"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
@@ -38,6 +39,8 @@ type Setup struct {
 	// Directory serves the keys by which sites verify what identities sign.
 	Directory http.Handler
 	Metrics   prometheus.Gatherer
+	// Report makes a report of what has been decided.
+	Report func(ctx context.Context, scope report.Scope) (*report.Report, error)
 	// Ready reports whether the proxy serves. It does not while it starts or drains.
 	Ready func() bool
 	// Reload reads the configuration again. If it returns an error, the old one stays in
@@ -66,6 +69,8 @@ type Admin struct {
 	began  time.Time
 	now    func() time.Time
 
+	reporting chan struct{} // holds a value while a report is made
+
 	unwatch func()
 	close   sync.Once
 	closed  chan struct{}
@@ -74,7 +79,7 @@ type Admin struct {
 // New returns the admin server's handler, which watches the gate from now on. Callers must
 // call [Admin.Close].
 func New(s Setup) *Admin {
-	a := &Admin{setup: s, ledger: ledger.New(), began: time.Now(), now: time.Now, closed: make(chan struct{})}
+	a := &Admin{setup: s, ledger: ledger.New(), began: time.Now(), now: time.Now, reporting: make(chan struct{}, 1), closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "alive\n")
@@ -94,6 +99,7 @@ func New(s Setup) *Admin {
 	mux.HandleFunc(sign.DirectoryPath, func(w http.ResponseWriter, r *http.Request) { s.Directory.ServeHTTP(w, r) })
 	mux.Handle("/api/v1/", a.guard(a.api()))
 	mux.Handle("GET /{$}", a.guard(http.HandlerFunc(a.page)))
+	mux.Handle("GET /report", a.guard(http.HandlerFunc(a.reportPage)))
 	mux.Handle("GET /dashboard/{file}", a.guard(http.HandlerFunc(a.pageFile)))
 	a.Handler = mux
 	a.unwatch = s.Gate.Watch(a.ledger.Enter)

@@ -20,7 +20,8 @@ import (
 //go:embed dashboard
 var dashboardFiles embed.FS
 
-var dashboardPage = template.Must(template.ParseFS(dashboardFiles, "dashboard/index.html"))
+// dashboardPages are those of the files that are made for each request.
+var dashboardPages = template.Must(template.ParseFS(dashboardFiles, "dashboard/*.html"))
 
 // dashboardCSP makes browsers load nothing but the dashboard's own files, since it shows what
 // sites and clients wrote. The last two directives stop scripts from turning text into markup.
@@ -42,7 +43,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 		Proxy   string
 		Reasons []decision.Reason
 	}{a.proxyFor(r), decision.Reasons()}
-	if err := dashboardPage.Execute(&page, content); err != nil {
+	if err := dashboardPages.ExecuteTemplate(&page, "index.html", content); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -53,7 +54,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 func (a *Admin) pageFile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	content, err := dashboardFiles.ReadFile("dashboard/" + name)
-	if err != nil || name == "index.html" {
+	if err != nil || path.Ext(name) == ".html" {
 		http.NotFound(w, r)
 		return
 	}
@@ -64,13 +65,18 @@ func (a *Admin) pageFile(w http.ResponseWriter, r *http.Request) {
 // they never mix the files of two versions of the program.
 func serveFile(w http.ResponseWriter, r *http.Request, name string, content []byte) {
 	h := w.Header()
-	h.Set("Content-Type", fileTypes[path.Ext(name)])
-	h.Set("Content-Security-Policy", dashboardCSP)
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	setPageHeader(h, path.Ext(name), dashboardCSP)
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content))[:32]))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// setPageHeader sets what every file of a page has, by its extension.
+func setPageHeader(h http.Header, ext, csp string) {
+	h.Set("Content-Type", fileTypes[ext])
+	h.Set("Content-Security-Policy", csp)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
 // proxyFor returns the address at which the sender of a request reaches the proxy. If the

@@ -1,12 +1,17 @@
 package report
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
+	"fmt"
 	"html/template"
 	"io"
 	"slices"
+	"strings"
 
 	"robotsproxy/internal/printable"
+	"robotsproxy/robots/store/counts"
 )
 
 //go:embed report.html
@@ -14,24 +19,52 @@ var pageText string
 
 var page = template.Must(template.New("report").Parse(pageText))
 
+// Style is the style sheet of reports. It styles only what is in an element of the class report.
+//
+//go:embed report.css
+var Style template.CSS
+
+// StyleSource allows Style, in a page, in its Content-Security-Policy.
+var StyleSource = fmt.Sprintf("'sha256-%s'", sum(Style))
+
+func sum(text template.CSS) string {
+	hash := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(hash[:])
+}
+
+// PageCSP is the Content-Security-Policy of the page that [Report.HTML] writes: it needs its
+// style and nothing else.
+var PageCSP = "default-src 'none'; form-action 'none'; base-uri 'none'; style-src " + StyleSource
+
 // maxPageLines is how many lines of each list the page has: a printer takes it too.
 const maxPageLines = 50
 
 // HTML writes the report as one page that needs no other file and no network. Long lists are
 // cut: JSON has the whole.
-func (r *Report) HTML(w io.Writer) error {
-	view := pageView{Title: printable.Line(r.Title()), Totals: r.Totals.lines(), Chart: r.chart()}
+func (r *Report) HTML(w io.Writer) error { return page.Execute(w, r.view()) }
+
+// Body returns what [Report.HTML] has in its body, for a page that has Style.
+func (r *Report) Body() (template.HTML, error) {
+	var body strings.Builder
+	err := page.ExecuteTemplate(&body, "body", r.view())
+	return template.HTML(body.String()), err
+}
+
+func (r *Report) view() pageView {
+	view := pageView{CSP: PageCSP, Style: Style, Title: printable.Line(r.Title()), Totals: r.Totals.lines(), Chart: r.chart()}
 	for _, note := range r.Notes() {
 		view.Notes = append(view.Notes, printable.Line(note))
 	}
 	for _, s := range r.sections() {
 		view.Sections = append(view.Sections, s.view())
 	}
-	return page.Execute(w, view)
+	return view
 }
 
 // A pageView is what the template shows. Its texts show what is invisible.
 type pageView struct {
+	CSP      string
+	Style    template.CSS
 	Title    string
 	Notes    []string
 	Totals   []totalLine
@@ -48,6 +81,7 @@ type sectionView struct {
 	Title   string
 	Columns []cellView
 	Rows    []rowView
+	Bars    bool   // the rows have them
 	More    string // how many rows are left out; "" for none
 }
 
@@ -69,7 +103,7 @@ func (s *section) view() sectionView {
 		}
 		return cells
 	}
-	v := sectionView{Title: s.Title, Columns: cells(s.Columns)}
+	v := sectionView{Title: s.Title, Columns: cells(s.Columns), Bars: s.Weights != nil}
 	for i, row := range s.Rows[:min(len(s.Rows), maxPageLines)] {
 		bar := -1.0
 		if s.Weights != nil {
@@ -83,12 +117,12 @@ func (s *section) view() sectionView {
 	return v
 }
 
-// A chart draws the requests of each day. Its units are pixels at full size.
+// A chart draws the requests of each day. It is stretched to the width that there is.
 type chart struct {
 	Width, Height int
 	Most          string // requests of the highest bar
+	First, Last   counts.Day
 	Bars          []bar
-	Labels        []label
 }
 
 type bar struct {
@@ -104,21 +138,15 @@ type part struct {
 	Y, Height float64
 }
 
-type label struct {
-	X    float64
-	Text string
-}
-
 // chart returns nil if there is nothing to draw.
 func (r *Report) chart() *chart {
-	const width, height, top, maxLabels = 900, 180, 16, 8
+	const width, height = 900, 180
 	most := r.busiest().Requests
 	if most == 0 || len(r.Days) < 2 {
 		return nil
 	}
-	c := &chart{Width: width, Height: height, Most: number(most)}
+	c := &chart{Width: width, Height: height, Most: number(most), First: r.From, Last: r.Until}
 	step := float64(width) / float64(len(r.Days))
-	every := (len(r.Days) + maxLabels - 1) / maxLabels
 	for i, d := range r.Days {
 		b := bar{X: float64(i) * step, Width: step * 0.85, Title: d.title(), Missing: !d.Ran}
 		y := float64(height)
@@ -129,14 +157,11 @@ func (r *Report) chart() *chart {
 			if outcome.count == 0 {
 				continue
 			}
-			h := float64(height-top) * float64(outcome.count) / float64(most)
+			h := float64(height) * float64(outcome.count) / float64(most)
 			y -= h
 			b.Parts = append(b.Parts, part{outcome.class, y, h})
 		}
 		c.Bars = append(c.Bars, b)
-		if i%every == 0 {
-			c.Labels = append(c.Labels, label{b.X, d.Day.String()})
-		}
 	}
 	return c
 }

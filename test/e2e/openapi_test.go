@@ -173,9 +173,14 @@ overrides:
 	}
 	d.want(w, 200, "GET", "/api/v1/policy?origin=http://"+deadAddress)
 	d.want(w, 200, "GET", "/api/v1/history?origin=http://"+deadAddress)
-	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "overrides", "openapi.json"} {
+	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "overrides", "report", "report?since=2d&identity=robot" + strings.Replace(origin, "?", "&", 1), "openapi.json"} {
 		d.want(w, 200, "GET", "/api/v1/"+path)
 	}
+	waitFor(t, func() bool { // counts are written every few seconds
+		_, text := w.get("/api/v1/report")
+		return strings.Contains(text, `"rule":"Disallow: /a"`) && strings.Contains(text, `"override_reason":"our own"`) && strings.Contains(text, "unreachable\",\"ref")
+	}, func() string { _, text := w.get("/api/v1/report"); return text })
+	d.want(w, 200, "GET", "/api/v1/report")
 	d.want(w, 204, "DELETE", "/api/v1/policy"+origin)
 	d.want(w, 200, "POST", "/api/v1/reload")
 
@@ -184,6 +189,8 @@ overrides:
 	d.want(w, 400, "GET", "/api/v1/verdict?url=http://nobody.example/&purpose=nonsense")
 	d.want(w, 400, "GET", "/api/v1/policies?limit=1001")
 	d.want(w, 400, "GET", "/api/v1/decisions?limit=0")
+	d.want(w, 400, "GET", "/api/v1/report?since=yesterday")
+	d.want(w, 400, "GET", "/api/v1/report?format=pdf")
 	d.want(w, 400, "GET", "/api/v1/decisions?verdict=nonsense")
 	d.want(w, 400, "GET", "/api/v1/decisions/stream?verdict=nonsense")
 	for _, path := range []string{"policy", "rules", "history"} {
@@ -206,6 +213,7 @@ overrides:
 	}
 	away := start(t, `cache: {store: redis, redis_url: "redis://`+deadAddress+`"}`)
 	d.want(away, 500, "GET", "/api/v1/policies")
+	d.want(away, 500, "GET", "/api/v1/report")
 	d.want(away, 500, "DELETE", "/api/v1/policy"+origin)
 	for _, path := range []string{"policy", "rules", "history"} {
 		d.want(away, 500, "GET", "/api/v1/"+path+origin)
