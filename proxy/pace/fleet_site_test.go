@@ -103,6 +103,9 @@ func TestFleetBacksOff(t *testing.T) {
 			t.Errorf("held in the end: %v", hold)
 		}
 	}
+	permit := pair[0].start(t, r) // and no request tries any more, for which others would wait
+	pair[1].start(t, r).end(Permit.Succeeded)
+	permit.end(Permit.Succeeded)
 	wantExpiry(t, server, 2*time.Hour)
 }
 
