@@ -79,7 +79,8 @@ test-image:
 	.ci/test-image
 
 # Runs every client of the README's table through robotsproxy run, and sealed, beside those
-# that read no proxy variables. Has libraries that others wrote verify our signatures.
+# that read no proxy variables. Has libraries that others wrote verify our signatures, and
+# read our web archives.
 test-clients: clients-deps .clients/installed
 	go test -count=1 -tags clients -run '^TestLibrar' -timeout 5m ./proxy/sign
 	cd test && go test -count=1 -tags clients -run '^Test(EveryClient|Librar)' -timeout 30m ./e2e

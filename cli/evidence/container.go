@@ -17,21 +17,31 @@ import (
 
 // The files of an archive, besides that of the source and those of keys.
 const (
-	readmeFile    = "README.txt"
-	indexFile     = "robots.jsonl"
-	textsFile     = "robots.warc.gz"
-	manifestFile  = "SHA256SUMS"
-	keySetFile    = "keys.json"
-	keyPrefix     = "key-"             // + ID + keySuffix: a public key
-	keySuffix     = ".pem"             //
-	sealPrefix    = manifestFile + "." // + ID + sealSuffix: the signature by that key
-	sealSuffix    = ".sig"             //
-	maxMembers    = 256                // files in an archive
-	maxSmall      = 64 << 10           // octets of a file that is read into memory, and of the zip's directory
-	maxSize       = 4<<30 - maxSmall   // octets of an archive: beyond, many programs do not read zip files
-	storedVersion = 10                 // of the zip format: stored files need no more
-	unixZip       = 3<<8 | storedVersion
-	firstDay      = 1<<5 | 1 // 1980-01-01, the first day that zip knows
+	readmeFile   = "README.txt"
+	indexFile    = "robots.jsonl"
+	textsFile    = "robots.warc.gz"
+	manifestFile = "SHA256SUMS"
+	keySetFile   = "keys.json"
+
+	// Of a key with an ID: the public key is in keyPrefix + ID + keySuffix, its signature of
+	// the manifest in sealPrefix + ID + sealSuffix.
+	keyPrefix, keySuffix   = "key-", ".pem"
+	sealPrefix, sealSuffix = manifestFile + ".", ".sig"
+)
+
+// The bounds of an archive.
+const (
+	maxMembers = 256              // files
+	maxSmall   = 64 << 10         // octets of a file that is read into memory, and of the zip's directory
+	maxSize    = 4<<30 - maxSmall // octets: beyond, many programs do not read zip files
+)
+
+// What the header of a zip file says of each of ours.
+const (
+	storedVersion = 10                   // of the format: stored files need no more
+	unixZip       = 3<<8 | storedVersion // the attributes are those of Unix
+	regularFile   = 0o100644 << 16       // the attributes
+	firstDay      = 1<<5 | 1             // 1980-01-01, the first day that zip knows
 )
 
 // A member is a file of an archive.
@@ -104,7 +114,7 @@ func (m *member) header() *zip.FileHeader {
 	return &zip.FileHeader{
 		Name: m.name, Method: zip.Store, CRC32: m.crc,
 		CompressedSize64: uint64(m.size), UncompressedSize64: uint64(m.size),
-		CreatorVersion: unixZip, ReaderVersion: storedVersion, ExternalAttrs: 0o100644 << 16,
+		CreatorVersion: unixZip, ReaderVersion: storedVersion, ExternalAttrs: regularFile,
 		//lint:ignore SA1019 CreateRaw does not heed the field Modified
 		ModifiedDate: firstDay,
 	}
