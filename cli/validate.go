@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"robotsproxy/cli/engine"
 	"robotsproxy/config"
 	"robotsproxy/config/strictyaml"
 )
@@ -16,7 +17,9 @@ func validateCommand() *cobra.Command {
 		Short: "Say what is wrong with a configuration",
 		Long: `Report every mistake in a configuration, one a line: file, line, column and remedy.
 Settings that are valid but would refuse requests needlessly, or do not do what they
-say, get a warning. Exit code: 0 the configuration is valid, 2 it is not.`,
+say, get a warning. With cache.store: redis it asks Redis whether login, database,
+certificates and the user's rights are right. Exit code: 0 the configuration is
+valid, 2 it is not.`,
 		Example: `  robotsproxy validate --config robotsproxy.yaml`,
 		Args:    cobra.NoArgs,
 	}
@@ -30,7 +33,11 @@ say, get a warning. Exit code: 0 the configuration is valid, 2 it is not.`,
 		if err != nil {
 			return err
 		}
-		for _, warning := range cfg.Warnings() {
+		away, err := engine.CheckRedis(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		for _, warning := range append(away, cfg.Warnings()...) {
 			fmt.Fprintln(cmd.ErrOrStderr(), strictyaml.Error{Position: warning.Position, Message: "warning: " + warning.Message})
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", file)

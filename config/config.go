@@ -69,12 +69,22 @@ type Config struct {
 	OverridesNeedReason bool `yaml:"overrides_need_reason"` // refuses overrides without a reason
 
 	warnings []strictyaml.Error
+	file     *strictyaml.Decoder // knows where keys are; nil if the configuration was not loaded
 }
 
 // Warnings returns what is valid in the loaded configuration but refuses requests
 // needlessly, does not do what it says or soon will not, each with its position and what to
 // write instead.
 func (c Config) Warnings() []strictyaml.Error { return c.warnings }
+
+// Locate returns what use has shown to be wrong with the configuration: the errors that err joins,
+// each a [keyerr.Error] with its whole key, with their positions.
+func (c Config) Locate(err error) strictyaml.Errors {
+	if c.file == nil {
+		c.file = strictyaml.New("", nil)
+	}
+	return c.file.Locate(err)
+}
 
 // ListenTLS is the section "listen_tls": where the proxy speaks TLS itself, and as whom.
 type ListenTLS struct {

@@ -34,6 +34,7 @@ func load(c Config, path string, text []byte, settings []strictyaml.Setting) (Co
 	if faults := file.Faults(); faults != nil {
 		return Config{}, faults
 	}
+	c.file = file
 	c.warnings = file.Locate(errors.Join(
 		keyerr.In("pace", c.Pace.Warnings()),
 		keyerr.In("preferences", c.Preferences.Warnings()),

@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg config.Config, allowReadOnly bool, stderr io.
 		return nil, err
 	}
 	e.registerMetrics()
-	if err := e.openRedis(cfg); err != nil {
+	if err := e.openRedis(ctx, cfg); err != nil {
 		return nil, err
 	}
 	if err := e.openStore(ctx, cfg, allowReadOnly); err != nil {
@@ -159,19 +159,6 @@ func newBuildInfo() prometheus.Collector {
 	})
 	info.Set(1)
 	return info
-}
-
-// openRedis opens the client through which the store and the pacer use one Redis server,
-// if the configuration names one.
-func (e *Engine) openRedis(cfg config.Config) (err error) {
-	if cfg.Cache.Kind != store.Redis {
-		return nil
-	}
-	if e.redis, err = redisclient.Open(cfg.Cache.Server); err != nil {
-		return fmt.Errorf("opening the Redis of the configuration: %w", err)
-	}
-	e.onClose(e.redis.Close)
-	return nil
 }
 
 // openStore opens the store that cfg names. What it does not keep of counts is kept in memory.

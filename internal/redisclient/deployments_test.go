@@ -42,7 +42,7 @@ func wantPing(t *testing.T, opts redisclient.Options, fault string) {
 func TestLogins(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", password,
-		"--user", "fleet", "on", ">"+password, "~robotsproxy:*", "+ping", "+select", "--databases", "2")
+		"--user", "fleet", "on", ">"+password, "~robotsproxy:*", "+exists", "+select", "--databases", "2")
 	for url, fault := range map[string]string{
 		"redis://" + login("default", password) + server.Address:                  "",
 		"redis://" + login("", password) + server.Address + "/1":                  "",
@@ -86,12 +86,12 @@ func TestTLS(t *testing.T) {
 func TestSentinels(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
-	sentinel := redistest.StartSentinel(t, "fleet", master, "requirepass watch")
+	sentinel := redistest.StartSentinel(t, "fleet", master, "requirepass watch", "user watcher on >watch "+strings.Join(redistest.SentinelRights(t), " "))
 	wantPing(t, redisclient.Options{URL: "redis+sentinel://" + sentinel.Address + "?master_name=fleet"}, "NOAUTH")
 	wantPing(t, redisclient.Options{URL: "redis+sentinel://" + sentinel.Address + "?master_name=other&sentinel_password=watch"}, "nil")
 
 	// The first Sentinel is down.
-	c := redistest.Open(t, redisclient.Options{URL: "redis+sentinel://127.0.0.1:1," + sentinel.Address + "/0?master_name=fleet&sentinel_password=watch"})
+	c := redistest.Open(t, redisclient.Options{URL: "redis+sentinel://127.0.0.1:1," + sentinel.Address + "/0?master_name=fleet&sentinel_username=watcher&sentinel_password=watch"})
 	write := func(ctx context.Context, rdb redis.Cmdable) error {
 		return rdb.Set(ctx, "robotsproxy:test", 1, 0).Err()
 	}

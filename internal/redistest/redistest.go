@@ -39,6 +39,7 @@ func Start(t testing.TB, args ...string) *Server {
 		args = append(args, "--port", "PORT")
 	}
 	// Redis says "Ready" of a port and "ready" of a socket.
+	args = append(args, append([]string{"--user", user, "on", ">" + user}, Rights(t)...)...)
 	return startReady(t, "eady to accept connections", append([]string{"--save", "", "--appendonly", "no"}, args...)...)
 }
 
@@ -136,8 +137,12 @@ func (s *Server) Flush() {
 	}
 }
 
-// URL is the server's address for a configuration, without a password.
-func (s *Server) URL() string { return "redis://" + s.Address + "/0" }
+// user is the name and the password of a user on each server, who has the [Rights] alone.
+const user = "robotsproxy"
+
+// URL is the server's address for a configuration, with a user who may do no more than the README
+// says is needed.
+func (s *Server) URL() string { return "redis://" + user + ":" + user + "@" + s.Address + "/0" }
 
 // Client opens a client of the server as the program uses it, but with more time for slow
 // machines. It is closed at the end of the test.

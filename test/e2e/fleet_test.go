@@ -3,7 +3,9 @@ package e2e
 import (
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -115,5 +117,57 @@ func TestRedisIsAwayAtStart(t *testing.T) {
 	wantRefused(t, late.curl(o.URL+"/cart"), "Disallow: /cart")
 	if n := o.robotsFetches(); n != 1 {
 		t.Errorf("robots.txt was fetched %d times", n)
+	}
+}
+
+// What Redis refuses is told by validate and at the start, with its place in the configuration.
+// Where Redis is only away, the configuration is valid and the proxy starts.
+func TestRedisThatRefuses(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t)
+	replica := redistest.StartReplica(t, redistest.Start(t))
+	for _, test := range []struct {
+		url  string
+		code int
+		want string // a part of what is told; "" for nothing
+	}{
+		{"unix://default:sesame@" + server.socket, 0, ""},
+		{"unix://default:sesame-no@" + server.socket, 2, "WRONGPASS"},
+		{"unix://default:sesame@" + server.socket + "?db=99", 2, "name a database that the server has"},
+		{"redis+cluster://" + replica.Address, 2, "begin redis_url with redis"},
+		{"redis://" + replica.Address, 0, "it is a replica"},
+		{"unix://default:sesame@" + server.socket + ".gone", 0, "no such file"},
+	} {
+		w := newWorld(t, "cache:\n  store: redis\n  redis_url: '"+test.url+"'")
+		told := w.config + ":3:14: "
+		if test.code == 0 {
+			told += "warning: "
+		}
+		told += "cache.redis_url: "
+		run := func(args ...string) string {
+			t.Helper()
+			command := exec.Command(program, append(args, "--config", w.config)...)
+			out, _ := command.CombinedOutput()
+			if code := command.ProcessState.ExitCode(); code != test.code {
+				t.Errorf("%s: %s exits with %d, want %d: %s", test.url, args, code, test.code, out)
+			}
+			return string(out)
+		}
+		outs := []string{run("validate")}
+		if test.code != 0 {
+			outs = append(outs, run("serve", "--data-dir", w.dir))
+		}
+		for _, out := range outs {
+			if test.want != "" && (!strings.HasPrefix(out, told) || !strings.Contains(out, test.want)) || test.want == "" && strings.Contains(out, "redis_url") || strings.Contains(out, "sesame") {
+				t.Errorf("%s: told %s", test.url, out)
+			}
+		}
+		if test.code == 0 && test.want != "" {
+			w.run()
+			if lines := w.log.Lines("Redis cannot be used now", test.want); len(lines) != 1 {
+				t.Errorf("%s: the log has %q", test.url, w.log)
+			}
+			w.stop()
+		}
 	}
 }

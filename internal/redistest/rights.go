@@ -1,0 +1,43 @@
+//go:build unix
+
+package redistest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Rights are those that the README says the program's user of Redis needs.
+func Rights(t testing.TB) []string { return readme(t, `user robotsproxy on >PASSWORD ((?s:.*?))\n\n`) }
+
+// ClusterRights are what a Cluster needs besides [Rights].
+func ClusterRights(t testing.TB) []string { return readme(t, "A Cluster needs (.*?) too") }
+
+// SentinelRights are what the program's user of Sentinels needs.
+func SentinelRights(t testing.TB) []string {
+	return readme(t, `user of Sentinels needs ((?s:.*?))\.\n`)
+}
+
+// readme returns the rights that a pattern finds in the README.
+func readme(t testing.TB, pattern string) []string {
+	t.Helper()
+	file := "README.md"
+	for up := 0; up < 5; up++ { // tests run in the folders of their packages
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file), "main.go")); err == nil {
+			break
+		}
+		file = filepath.Join("..", file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(pattern).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("the README does not say %s", pattern)
+	}
+	return strings.Fields(strings.NewReplacer("`", "", ",", "", " and ", " ").Replace(string(found[1])))
+}
