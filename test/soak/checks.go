@@ -33,7 +33,7 @@ type exchange struct {
 	proxy   *proxy // nil if it is a sealed command's own
 	life    int    // which life of the proxy's it began in
 
-	reached bool // it has come to its origin
+	arrivals int // how often it has come to its origin
 }
 
 // An outcome is what a client got.
@@ -156,7 +156,7 @@ func judgePage(x exchange, got outcome, w witness) (name string, err error) {
 
 // judgeRefusal checks a response by which the proxy refuses.
 func judgeRefusal(x exchange, got outcome, w witness) (name string, err error) {
-	if x.reached {
+	if x.arrivals > 0 {
 		return "", fmt.Errorf("the request was refused, but has reached its origin")
 	}
 	if got.status != http.StatusForbidden {
@@ -270,11 +270,13 @@ func (x *exchange) witness() witness {
 func (c *checker) reached(o *origin, r *http.Request) {
 	now := time.Now()
 	id, _ := strconv.ParseUint(r.Header.Get(idField), 10, 64)
+	isRepeated := false
 	c.mu.Lock()
 	since := now.Add(-rulesFor - fetchTimeout) // of those whose beginning is not known
 	if x := c.live[id]; x != nil {
-		x.reached = true
+		x.arrivals++
 		since = x.started.Add(-rulesFor)
+		isRepeated = r.Method == http.MethodPost && x.arrivals > 1
 	}
 	refusedAt, wasRefused := c.refused[id]
 	maps.DeleteFunc(c.refused, func(_ uint64, at time.Time) bool { return now.Sub(at) > time.Minute })
@@ -282,6 +284,9 @@ func (c *checker) reached(o *origin, r *http.Request) {
 	c.mu.Unlock()
 	if wasRefused {
 		c.fail("%s %s reached its origin %v after it was refused", r.Method, o.url(r.URL.Path), now.Sub(refusedAt))
+	}
+	if isRepeated { // RFC 9110 9.2.2
+		c.fail("POST %s reached its origin more than once", o.url(r.URL.Path))
 	}
 	versions, moods := o.past(since)
 	if err := judgeArrival(r.UserAgent(), r.URL.Path, witness{versions: versions, moods: moods}); err != nil {

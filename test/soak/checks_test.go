@@ -130,6 +130,21 @@ func TestRefusedRequestThatReachesItsOrigin(t *testing.T) {
 	}
 }
 
+func TestRepeatedPOST(t *testing.T) {
+	for method, broken := range map[string]int{http.MethodGet: 0, http.MethodPost: 1} {
+		c := newChecker()
+		o := &origin{address: "192.0.2.15:80", served: []serving{{allowsAll, time.Now()}}}
+		c.begin(exchange{origin: o, path: testPath, agent: soakBot, method: method})
+		r := httptest.NewRequest(method, testPath, nil)
+		r.Header = http.Header{idField: {"1"}, "User-Agent": {soakBot}}
+		c.reached(o, r)
+		c.reached(o, r)
+		if len(c.broken) != broken {
+			t.Errorf("%s: %q", method, c.broken)
+		}
+	}
+}
+
 // What a client smuggles has no number. It must be allowed all the same, and be a page.
 func TestArrival(t *testing.T) {
 	shut := witness{versions: []version{closesA}}
@@ -228,6 +243,32 @@ func TestFit(t *testing.T) {
 	}
 	if err := b.check(fit(nil, "goroutines", 0)); err == nil {
 		t.Error("no samples make a line")
+	}
+}
+
+// What a proxy has not given back is noticed.
+func TestLeftover(t *testing.T) {
+	before := map[string]float64{"goroutines": 20, "descriptors": 15}
+	for _, test := range []struct {
+		goroutines, descriptors float64
+		broken                  bool
+	}{{22, 15, false}, {20 + spare + 1, 15, true}, {20, 15 + spare + 1, true}} {
+		after := map[string]float64{"goroutines": test.goroutines, "descriptors": test.descriptors}
+		if err := leftover(before, after); (err != nil) != test.broken {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+// A run in which something did not happen proves nothing about it.
+func TestCoverage(t *testing.T) {
+	s := &soak{checker: newChecker()}
+	s.checkCoverage()
+	text := strings.Join(s.checker.broken, "\n")
+	for _, f := range faults {
+		if !strings.Contains(text, f.name) {
+			t.Errorf("nobody misses %q", f.name)
+		}
 	}
 }
 

@@ -6,17 +6,30 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	_ "modernc.org/sqlite"
 )
 
-// checkDatabase has SQLite check a database, which a proxy may have open.
+// checkDatabase has SQLite check a copy of a database that no process has open. The database
+// itself stays as a crash left it: it is the proxy's part to recover it.
 func checkDatabase(file string) (err error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil // it has not come to that, or its policies are elsewhere
+		return nil // the policies are elsewhere
 	}
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)")
+	folder, err := os.MkdirTemp("", "soak-database-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	copied := filepath.Join(folder, "policies.db")
+	for _, suffix := range []string{"", "-wal"} {
+		if err := copyFile(file+suffix, copied+suffix); err != nil && !(suffix != "" && errors.Is(err, fs.ErrNotExist)) {
+			return err
+		}
+	}
+	db, err := sql.Open("sqlite", copied)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ var faults = []fault{
 	{name: "invalid configuration refused", inject: (*soak).reloadInvalid},
 	{name: "Redis killed", inject: (*soak).killRedis, needs: func(s *soak) string { return s.missing.redis }},
 	{name: "disk filled", inject: (*soak).fillDisk, needs: func(s *soak) string { return s.missing.mount }},
+	{name: "proxy killed on a full disk", inject: (*soak).killOnFullDisk, needs: func(s *soak) string { return s.missing.mount }, endsLife: true},
 	{name: "proxy killed", inject: (*soak).killProxy, endsLife: true},
 	{name: "proxy restarted", inject: (*soak).restartProxy, endsLife: true},
 }
@@ -91,6 +92,9 @@ func (s *soak) reloadInvalid(_ context.Context, random *rand.Rand) error {
 	if err := p.configure(s.configs[p] + invalid[random.IntN(len(invalid))]); err != nil {
 		return err
 	}
+	if random.IntN(2) == 0 {
+		p.signal(syscall.SIGHUP) // it does not say how that went, but must go on
+	}
 	status, body, err := p.ask(http.MethodPost, "/api/v1/reload")
 	if err == nil && status < 400 {
 		err = fmt.Errorf("it was accepted: status %d: %s", status, body)
@@ -100,7 +104,10 @@ func (s *soak) reloadInvalid(_ context.Context, random *rand.Rand) error {
 
 // killProxy kills a proxy and starts it again, with its database as the crash left it.
 func (s *soak) killProxy(ctx context.Context, random *rand.Rand) error {
-	p := s.randomProxy(random)
+	return s.crash(ctx, random, s.randomProxy(random))
+}
+
+func (s *soak) crash(ctx context.Context, random *rand.Rand, p *proxy) error {
 	p.kill()
 	if err := checkDatabase(p.database()); err != nil {
 		s.checker.fail("after %s was killed: %v", p.name, err)
@@ -125,6 +132,18 @@ func (s *soak) killRedis(ctx context.Context, random *rand.Rand) error {
 
 // fillDisk fills the disk of the proxy that keeps its policies there, and makes room again.
 func (s *soak) fillDisk(ctx context.Context, random *rand.Rand) error {
+	return s.onFullDisk(func() error {
+		pause(ctx, min(s.holds(random), 10*time.Second))
+		return nil
+	})
+}
+
+// killOnFullDisk kills that proxy while its disk is full.
+func (s *soak) killOnFullDisk(ctx context.Context, random *rand.Rand) error {
+	return s.onFullDisk(func() error { return s.crash(ctx, random, s.proxies[0]) })
+}
+
+func (s *soak) onFullDisk(do func() error) error {
 	file := filepath.Join(s.proxies[0].data(), "filler")
 	f, err := os.Create(file)
 	if err != nil {
@@ -134,8 +153,7 @@ func (s *soak) fillDisk(ctx context.Context, random *rand.Rand) error {
 	if _, err := io.Copy(f, zeroes{}); !errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("filling the disk: %v", err)
 	}
-	pause(ctx, min(s.holds(random), 10*time.Second))
-	return os.Remove(file)
+	return errors.Join(do(), os.Remove(file))
 }
 
 type zeroes struct{}

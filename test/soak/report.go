@@ -42,6 +42,12 @@ func (s *soak) report(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(c.counts)) {
 		fmt.Fprintf(w, "%8d  %s\n", c.counts[name], name)
 	}
+	fmt.Fprintf(w, "\n%-22s  %-12s %18s %16s\n", "", "", "before clients", "after them")
+	for _, p := range s.proxies {
+		for _, figure := range []string{"goroutines", "descriptors"} {
+			fmt.Fprintf(w, "%-22s  %-12s %18.0f %16.0f\n", p.name, figure, s.quiet[p][figure], s.left[p][figure])
+		}
+	}
 	if s.length < fitsFrom {
 		fmt.Fprintf(w, "\nWhether memory, goroutines, descriptors and the database stay flat is checked in runs of %v and more.\n", fitsFrom)
 	} else {

@@ -44,6 +44,7 @@ type group struct {
 	closed string // these sections are disallowed
 	spared bool   // but for their folders open
 	noPDF  bool   // so is every PDF, but for those in the spared folders
+	delay  string // its Crawl-delay in seconds; "" for none
 }
 
 // agents are the User-Agents of clients, each with the group that rules it.
@@ -53,6 +54,9 @@ func newVersion(random *rand.Rand, number int, kind robotsKind) version {
 	v := version{kind: kind, groups: map[string]group{}, number: number}
 	for _, agent := range []string{"soakbot", "*"} {
 		g := group{spared: random.IntN(2) == 0, noPDF: random.IntN(3) == 0}
+		if random.IntN(4) == 0 {
+			g.delay = "0.05"
+		}
 		for _, section := range sections {
 			if random.IntN(3) == 0 {
 				g.closed += string(section)
@@ -70,6 +74,9 @@ func (v version) text() string {
 	for _, agent := range []string{"soakbot", "*"} {
 		g := v.groups[agent]
 		fmt.Fprintf(&b, "\nUser-agent: %s\nAllow: /none/\n", agent)
+		if g.delay != "" {
+			fmt.Fprintf(&b, "Crawl-delay: %s\n", g.delay)
+		}
 		for _, section := range g.closed {
 			if g.spared {
 				fmt.Fprintf(&b, "Allow: /%c/open/\n", section)

@@ -19,7 +19,8 @@ import (
 // open starts everything.
 func (s *soak) open(ctx context.Context) (err error) {
 	s.checker = newChecker()
-	s.configs, s.samples, s.quiet = map[*proxy]string{}, map[*proxy][]sample{}, map[*proxy]map[string]float64{}
+	s.configs, s.samples = map[*proxy]string{}, map[*proxy][]sample{}
+	s.quiet, s.left = map[*proxy]map[string]float64{}, map[*proxy]map[string]float64{}
 	if s.network, err = openNetwork(); err != nil {
 		return fmt.Errorf("making a network: %w", err)
 	}
@@ -30,7 +31,7 @@ func (s *soak) open(ctx context.Context) (err error) {
 		return err
 	}
 	own := filepath.Join(s.folder, "robotsproxy")
-	if err := copyProgram(s.program, own); err != nil {
+	if err := copyFile(s.program, own); err != nil {
 		return err
 	}
 	s.program = own
@@ -246,7 +247,7 @@ func (s *soak) openSealed(ctx context.Context) error {
 		return err
 	}
 	s.errands = filepath.Join(s.folder, "errands")
-	if err := copyProgram(self, s.errands); err != nil {
+	if err := copyFile(self, s.errands); err != nil {
 		return err
 	}
 	data := filepath.Join(s.folder, "sealed")
@@ -262,13 +263,13 @@ func (s *soak) openSealed(ctx context.Context) error {
 	return nil
 }
 
-// copyProgram copies a program to where every user can start it.
-func copyProgram(from, to string) error {
-	program, err := os.ReadFile(from)
+// copyFile copies a file to one that every user can read and start.
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, program, 0o755)
+	return os.WriteFile(to, text, 0o755)
 }
 
 // close ends what is left, and removes all files.

@@ -34,6 +34,7 @@ type soak struct {
 	mu      sync.Mutex
 	samples map[*proxy][]sample
 	quiet   map[*proxy]map[string]float64 // what each took before any client came
+	left    map[*proxy]map[string]float64 // and after all had left
 }
 
 // run runs the soak. It returns an error where it can't be run; what it finds is in the checker.

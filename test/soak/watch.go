@@ -67,9 +67,22 @@ func (s *soak) checkFigures() {
 	}
 }
 
-// What a proxy may have besides what it had before any client came: connections to Redis and
-// the database that were opened since.
-const spare = 10
+// spare is how much a proxy may have besides what it had before any client came, such as
+// connections to Redis and to the database that it has opened since.
+const spare = 4
+
+// leftover says what a proxy has not given back; nil if it has given back all.
+func leftover(before, after map[string]float64) error {
+	for _, figure := range []string{"goroutines", "descriptors"} {
+		if after[figure] > before[figure]+spare {
+			return fmt.Errorf("%v %s, but %v before clients came", after[figure], figure, before[figure])
+		}
+	}
+	return nil
+}
+
+// settleTimeout is how long a proxy may take to notice that everybody has left.
+const settleTimeout = 2 * time.Minute
 
 // settle waits until the proxies have given back what their clients took.
 func (s *soak) settle() {
@@ -77,26 +90,20 @@ func (s *soak) settle() {
 		o.close()
 	}
 	for _, p := range s.proxies {
-		var figures map[string]float64
-		var err error
-		isQuiet := func() bool {
-			if figures, err = p.measure(); err != nil {
-				return false
+		for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+			after, err := p.measure()
+			if err == nil {
+				s.left[p] = after
+				err = leftover(s.quiet[p], after)
 			}
-			return figures["goroutines"] <= s.quiet[p]["goroutines"]+spare && figures["descriptors"] <= s.quiet[p]["descriptors"]+spare
+			if err == nil {
+				break
+			}
+			if time.Since(begun) > settleTimeout {
+				p.dump()
+				s.checker.fail("%s has not given back what its clients took: %v; its goroutines:\n%s", p.name, err, p.log.tail())
+				break
+			}
 		}
-		begun := time.Now()
-		for !isQuiet() && time.Since(begun) < 2*time.Minute {
-			time.Sleep(200 * time.Millisecond)
-		}
-		if !isQuiet() {
-			was := s.quiet[p]
-			p.dump()
-			s.checker.fail("%s has not given back what its clients took: %v goroutines and %v descriptors before they came, %v and %v after they left, %v; its goroutines:\n%s",
-				p.name, was["goroutines"], was["descriptors"], figures["goroutines"], figures["descriptors"], err, p.log.tail())
-			continue
-		}
-		s.checker.count(p.name+": goroutines before clients came", int(s.quiet[p]["goroutines"]))
-		s.checker.count(p.name+": goroutines after they left", int(figures["goroutines"]))
 	}
 }
