@@ -181,6 +181,7 @@ func (s *Service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
 	s.admin, err = openAdmin(cfg, s.engine.log, admin.Setup{
 		Proxy:     s.doors[0].Addr(),
 		Gate:      s.gate,
+		Pacer:     s.engine.pacer,
 		Origins:   s.engine.keeper,
 		CA:        ca.PEM(),
 		Directory: s.keys,

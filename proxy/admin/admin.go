@@ -17,6 +17,7 @@ import (
 
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/report"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots"
@@ -34,6 +35,7 @@ type Setup struct {
 	Token   Token
 	Proxy   net.Addr // where the proxy listens
 	Gate    *gate.Gate
+	Pacer   *pace.Pacer
 	Origins Origins
 	CA      []byte // the CA certificate in PEM
 	// Directory serves the keys by which sites verify what identities sign.

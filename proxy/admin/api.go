@@ -32,6 +32,7 @@ func (a *Admin) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/activity":         a.activity,
 		"GET /api/v1/identities":       a.identities,
 		"GET /api/v1/overrides":        a.overrides,
+		"GET /api/v1/pace":             a.pace,
 		"GET /api/v1/report":           a.report,
 		"POST /api/v1/reload":          a.reload,
 		"GET /api/v1/openapi.json":     description,

@@ -346,6 +346,11 @@ const (
 	ByRetryAfter Holder = "retry-after" // the origin has asked for a pause
 	ByBackOff    Holder = "back_off"    // it has failed several times in a row
 	ByMaxPerDay  Holder = "max_per_day" // as many requests as may have started in the last 24 hours
+
+	// Those of a [Wait] alone:
+
+	ByDelay       Holder = "delay"         // the delay after the request before
+	ByMaxInFlight Holder = "max_in_flight" // as many requests as may are in flight
 )
 
 // holders are the holders by the reasons of a fleet.

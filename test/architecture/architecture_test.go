@@ -120,6 +120,7 @@ var arrows = map[string]map[string]string{
 		"proxy/gate":         "it shows verdicts",
 		"proxy/identity":     "it shows identities",
 		"proxy/override":     "it shows overrides",
+		"proxy/pace":         "it shows what holds requests",
 		"proxy/report":       "it shows reports about periods",
 		"proxy/sign":         "the path of the key directory",
 		"robots":             "it parses origins and targets, and shows rules",

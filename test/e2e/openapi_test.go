@@ -173,7 +173,7 @@ overrides:
 	}
 	d.want(w, 200, "GET", "/api/v1/policy?origin=http://"+deadAddress)
 	d.want(w, 200, "GET", "/api/v1/history?origin=http://"+deadAddress)
-	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "overrides", "report", "report?since=2d&identity=robot" + strings.Replace(origin, "?", "&", 1), "openapi.json"} {
+	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "overrides", "pace", "report", "report?since=2d&identity=robot" + strings.Replace(origin, "?", "&", 1), "openapi.json"} {
 		d.want(w, 200, "GET", "/api/v1/"+path)
 	}
 	waitFor(t, func() bool { // counts are written every few seconds
@@ -191,6 +191,7 @@ overrides:
 	d.want(w, 400, "GET", "/api/v1/decisions?limit=0")
 	d.want(w, 400, "GET", "/api/v1/report?since=yesterday")
 	d.want(w, 400, "GET", "/api/v1/report?format=pdf")
+	d.want(w, 400, "GET", "/api/v1/pace?limit=0")
 	d.want(w, 400, "GET", "/api/v1/decisions?verdict=nonsense")
 	d.want(w, 400, "GET", "/api/v1/decisions/stream?verdict=nonsense")
 	for _, path := range []string{"policy", "rules", "history"} {

@@ -2,6 +2,7 @@
 
 import { address, get } from "./api.js";
 import * as chart from "./chart.js";
+import * as held from "./held.js";
 import { byId, clock, count, duration, el, fill, foreign, full, hush, plain, plural, route, tell } from "./dom.js";
 import { identityNames } from "./identities.js";
 import { chip, kindOf, phrase } from "./words.js";
@@ -68,6 +69,7 @@ function leave() {
 }
 
 async function drawActivity() {
+  held.show();
   try {
     chart.show((await get("activity")).minutes);
     hush(byId("activity-notice"));

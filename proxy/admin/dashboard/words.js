@@ -37,6 +37,8 @@ const holders = {
   "retry-after": "the origin, which has asked for a pause (Retry-After)",
   back_off: "its failures in a row (pace.back_off)",
   max_per_day: "the requests of the last 24 hours (pace.max_per_day)",
+  delay: "the delay after the request before",
+  max_in_flight: "the requests in flight (pace.max_in_flight)",
 };
 
 // holder says what holds the requests to an origin.
