@@ -12,7 +12,11 @@ type breaker struct {
 	epoch      time.Time    // its times are durations since then, free of changes of the wall clock
 	lastAnswer atomic.Int64 // when the server last answered
 	openUntil  atomic.Int64 // 0: closed
+	usual      atomic.Int64 // how long an answer takes, smoothed; 0 before the first one
 }
+
+// answerTime is how long an answer usually takes.
+func (b *breaker) answerTime() time.Duration { return time.Duration(b.usual.Load()) }
 
 func (b *breaker) now() time.Duration { return time.Since(b.epoch) }
 
@@ -29,9 +33,15 @@ func (b *breaker) allows(cooldown time.Duration) bool {
 
 func (b *breaker) open(cooldown time.Duration) { b.openUntil.Store(int64(b.now() + cooldown)) }
 
-// close notes an answer.
-func (b *breaker) close() {
-	b.lastAnswer.Store(int64(b.now()))
+// close notes an answer to a question that began at a time.
+func (b *breaker) close(begun time.Duration) {
+	now := b.now()
+	b.lastAnswer.Store(int64(now))
+	took, usual := int64(now-begun), b.usual.Load()
+	if usual > 0 {
+		took = usual + (took-usual)/8 // as TCP smooths its round trips (RFC 6298)
+	}
+	b.usual.Store(took)
 	b.openUntil.Store(0)
 }
 

@@ -23,6 +23,8 @@ const (
 	// maxTries is how often a question is asked of a server that answers others
 	// meanwhile: it is there, but it or this machine is busy.
 	maxTries = 4
+	// maxTimeout is the longest that a request waits for one answer of a server that is far away.
+	maxTimeout = 2 * time.Second
 	// dialTimeout and ioTimeout bound the connecting that goes on after a question has
 	// timed out. Questions have shorter bounds.
 	dialTimeout = 2 * time.Second
@@ -34,7 +36,8 @@ func init() { logging.Disable() } // go-redis writes to standard error, past the
 // A Client asks one Redis server (6.2 or later). It is safe for concurrent use. Its
 // fields must not change once it is in use.
 type Client struct {
-	// Timeout bounds each try of [Client.Ask].
+	// Timeout bounds each try of [Client.Ask], unless the server is far away: then a try may take
+	// four times as long as answers have taken, up to two seconds.
 	Timeout time.Duration
 	// Cooldown is how long a server that left a question unanswered is asked nothing
 	// that a request waits for.
@@ -102,14 +105,14 @@ func (c *Client) Close() error { return c.redis.Close() }
 // one unanswered a moment ago.
 var ErrAway = errors.New("it did not answer just now")
 
-// Ask has question ask the server for what a request waits for. Each try may take
-// Timeout. While the circuit breaker is open, Ask returns [ErrAway] at once.
+// Ask has question ask the server for what a request waits for. Timeout bounds each try. While the circuit breaker is open, Ask returns [ErrAway] at once.
 //
 // question may run several times, and must be safe to repeat. An error reply of the
 // server is an answer: Ask returns it, and the breaker stays closed. All errors name the
 // server without its password, but for ctx's own, which say nothing about the server.
 func (c *Client) Ask(ctx context.Context, question func(context.Context, redis.Cmdable) error) error {
-	return c.ask(ctx, c.Timeout, func(ctx context.Context, r redis.Cmdable) error {
+	timeout := max(c.Timeout, min(4*c.breaker.answerTime(), maxTimeout))
+	return c.ask(ctx, timeout, func(ctx context.Context, r redis.Cmdable) error {
 		if !c.breaker.allows(c.Cooldown) {
 			return ErrAway
 		}
@@ -138,7 +141,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, question func(c
 		var reply redis.Error
 		switch {
 		case err == nil, errors.As(err, &reply):
-			c.breaker.close()
+			c.breaker.close(begun)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, ErrAway):

@@ -125,6 +125,22 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
+// A server that is far away is not taken for one that does not answer.
+func TestFarAway(t *testing.T) {
+	server := redistest.Start(t)
+	address := server.Delay(300 * time.Millisecond)
+	c := redistest.Open(t, redisclient.Options{URL: strings.Replace(server.URL(), server.Address, address, 1)})
+	c.Timeout, c.Cooldown = 50*time.Millisecond, time.Hour
+	if err := c.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := c.Ask(t.Context(), ping); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A question that times out is asked again of a server that answers others meanwhile.
 func TestSlowAnswers(t *testing.T) {
 	c := redistest.Start(t).Client()

@@ -40,7 +40,7 @@ func (s *Store) Lease(ctx context.Context, origin string, length time.Duration) 
 	}
 	return func() {
 		// If this fails, the lease runs out.
-		_ = s.server.AskAnyway(context.Background(), s.server.Timeout, func(ctx context.Context, rdb redis.Cmdable) error {
+		_ = s.server.AskAnyway(context.Background(), longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
 			return releaseScript.Run(ctx, rdb, key, token).Err()
 		})
 	}, held, nil

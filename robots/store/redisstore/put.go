@@ -71,7 +71,7 @@ func (s *Store) Put(ctx context.Context, recs ...store.Record) error {
 	for i, rec := range recs {
 		calls[i] = s.putCall(rec)
 	}
-	err := s.server.AskAnyway(ctx, 2*s.server.Timeout, func(ctx context.Context, rdb redis.Cmdable) error {
+	err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) error {
 		_, err := redisclient.RunAll(ctx, rdb, putScript, calls)
 		return err
 	})
