@@ -26,6 +26,8 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	}
 	t := &tunnel{door: decision.Connect, origin: presumed(origin)}
 	t.user, _, _ = access.Credentials(r.Header)
+	s.entering.Add(t)
+	defer s.entering.Remove(t)
 	defer s.endOpening(t)
 	o := s.opaque(t, identity.Asker{Addr: forward.ClientAddr(r), User: t.user, Header: r.Header})
 	if o != nil && s.forwarder.PassedBefore(r) {
@@ -76,7 +78,7 @@ func (s *Server) openTunnel(w http.ResponseWriter, r *http.Request, t *tunnel) b
 	if outer, ok := conn.(*tunnel); ok { // a CONNECT at the transparent door
 		t.hijacked = outer.hijacked
 	}
-	s.opening.Add(t.hijacked)
+	s.clients.NoteNew(t.hijacked, true)
 	s.limitOpening(conn)
 	if _, err := conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
 		conn.Close()
@@ -94,9 +96,6 @@ func (s *Server) limitOpening(conn net.Conn) {
 // net/http has given it away and would leave it open.
 func (s *Server) endOpening(t *tunnel) {
 	cause := recover()
-	if t.hijacked != nil {
-		s.opening.Remove(t.hijacked)
-	}
 	if cause == nil {
 		return
 	}

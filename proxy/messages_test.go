@@ -882,6 +882,31 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// Shutdown lets every connection that was accepted send its first request, in a tunnel too.
+func TestFirstRequestWhileStopping(t *testing.T) {
+	for _, d := range doors {
+		w := guardedWorld(t)
+		g := newGuarded(t, d.scheme)
+		c := d.open(w, g)
+		stopped := make(chan error, 1)
+		go func() { stopped <- w.server.Shutdown(context.Background()) }()
+		for { // until nobody is let in any more
+			conn, err := net.Dial("tcp", w.addr)
+			if err != nil {
+				break
+			}
+			conn.Close()
+		}
+		c.send("GET " + d.prefix(g.host()) + "/pieces HTTP/1.1\r\nHost: " + g.host() + "\r\n\r\n")
+		if resp, body := c.response(http.MethodGet); resp.StatusCode != http.StatusOK || body != "a page" || !resp.Close {
+			t.Errorf("%s: %s, close %v, %q", d.name, resp.Status, resp.Close, body)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("%s: Shutdown: %v", d.name, err)
+		}
+	}
+}
+
 // clogging is a listener whose connections accept no more octets to send once it is clogged,
 // as if no client read.
 type clogging struct {

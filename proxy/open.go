@@ -129,6 +129,7 @@ func (s *Server) pass(t *tunnel, o *opaque.Tunnel, origin net.Conn) (read bool) 
 				Msg("the client's TLS may name another server, encrypted (ECH): it is judged by the name that can be read")
 		}
 		s.hijacked.Add(t.hijacked)
+		s.clients.NoteNew(t.hijacked, false)
 		s.openTunnels.Inc()
 		// The goroutine of a CONNECT is net/http's. It and its buffers, which end now,
 		// are many times what an idle tunnel needs.
@@ -190,4 +191,7 @@ func (a accepted) waiting() (ctx context.Context, stop func()) {
 }
 
 // opened tells nothing: it is for callers that do not know of the proxy.
-func (a accepted) opened() bool { return a.beginOpening(a.tunnel) }
+func (a accepted) opened() bool {
+	a.beginOpening(a.tunnel)
+	return true
+}

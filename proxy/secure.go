@@ -13,7 +13,6 @@ func (s *Server) SetCertificate(own *tls.Certificate) { s.own.Store(own) }
 // ServeTLS is [Server.Serve] for clients that speak TLS to the proxy itself, with HTTP/1.1
 // inside. They are shown the certificate that SetCertificate has set.
 func (s *Server) ServeTLS(l net.Listener) error {
-	s.serveFeeds()
 	secure := tls.NewListener(s.clients.Listener(l), &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1", "http/1.0"},
@@ -24,5 +23,5 @@ func (s *Server) ServeTLS(l net.Listener) error {
 			return nil, errors.New("no certificate has been set")
 		},
 	})
-	return unlessClosed(s.outer.Serve(secure))
+	return s.serveOuterAt(secure)
 }

@@ -78,9 +78,10 @@ type Server struct {
 	tls       *tls.Config                     // inside tunnels
 	own       atomic.Pointer[tls.Certificate] // of ServeTLS
 
-	opening   conns.Set // tunnels without a request so far, which belong to no server
-	hijacked  conns.Set // opaque tunnels, those that are judged as such, and WebSockets
-	coalesced conns.Set // connections under a coalesce.Conn, which inner closes too slowly
+	accepting sync.RWMutex // locked for reading while connections are accepted
+	entering  conns.Set    // tunnels that may be on their way to inner or byHost
+	hijacked  conns.Set    // opaque tunnels, those that are judged as such, and WebSockets
+	coalesced conns.Set    // connections under a coalesce.Conn, which inner closes too slowly
 
 	clients *conns.Clients
 
@@ -174,8 +175,16 @@ func (l serverLog) Write(line []byte) (int, error) {
 // Serve accepts clients from l until Shutdown is called, and closes l. It returns nil after
 // Shutdown, else the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
+	return s.serveOuterAt(s.clients.Listener(l))
+}
+
+// serveOuterAt has the outer server accept from l until Shutdown is called.
+func (s *Server) serveOuterAt(l net.Listener) error {
 	s.serveFeeds()
-	return unlessClosed(s.outer.Serve(s.clients.Listener(l)))
+	s.accepting.RLock()
+	defer s.accepting.RUnlock()
+	defer context.AfterFunc(s.stopping, func() { l.Close() })()
+	return unlessClosed(s.outer.Serve(l))
 }
 
 // serveFeeds has the servers behind the doors accept from their feeds until Shutdown is
@@ -195,21 +204,24 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// openingGrace is how long Shutdown waits for tunnels without a request.
-const openingGrace = 250 * time.Millisecond
+// newGrace is how long Shutdown waits for clients that have sent no request so far: as long
+// as a TLS handshake takes over a slow network.
+const newGrace = 2 * time.Second
 
-// Shutdown stops accepting and waits for the requests and tunnels in flight. If ctx ends
-// first, it breaks off the rest and returns the context's error. When it returns, every
-// request has been counted and logged, unless something hangs.
+// Shutdown stops accepting and waits for the requests and tunnels in flight, and for the
+// first request of each connection that was accepted before. If ctx ends first, it breaks off
+// the rest and returns the context's error. When it returns, every request has been counted
+// and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
-	select { // waits so that a client that has just left is seen to have left, and why
-	case <-s.opening.Drained():
-	case <-time.After(openingGrace):
-		s.opening.CloseAll()
-	}
-	ended := make(chan error)
+	s.accepting.Lock() // nothing more is accepted
+	s.accepting.Unlock()
 	servers := []*http.Server{s.outer, s.inner, s.byHost}
+	for _, server := range servers {
+		server.SetKeepAlivesEnabled(false)
+	}
+	s.awaitFirstRequests(ctx)
+	ended := make(chan error)
 	for _, server := range servers {
 		go func() { ended <- server.Shutdown(ctx) }()
 	}
@@ -232,6 +244,37 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.settle()
 	s.transport.CloseIdleConnections()
 	return err
+}
+
+const (
+	// firstRequestsPoll is how often awaitFirstRequests looks.
+	firstRequestsPoll = 5 * time.Millisecond
+	// firstRequestsQuiet is how long it must find nothing. A request that has been read is
+	// on its way to its handler meanwhile.
+	firstRequestsQuiet = 25 * time.Millisecond
+)
+
+// awaitFirstRequests waits until each connection has sent its first request, in a tunnel too,
+// or ctx ends. net/http drops such requests once it shuts down. Connections whose clients send
+// nothing are closed after newGrace.
+func (s *Server) awaitFirstRequests(ctx context.Context) {
+	poll := time.NewTicker(firstRequestsPoll)
+	defer poll.Stop()
+	grace := time.After(newGrace)
+	for quiet := time.Duration(0); quiet < firstRequestsQuiet; {
+		select {
+		case <-poll.C:
+		case <-grace:
+			s.clients.CloseNew()
+		case <-ctx.Done():
+			s.clients.CloseNew()
+			return
+		}
+		quiet += firstRequestsPoll
+		if s.clients.HasNew() || s.entering.Len() > 0 {
+			quiet = 0
+		}
+	}
 }
 
 // settleTimeout bounds how long broken-off requests may take to be logged.

@@ -77,7 +77,7 @@ func (s *Server) askSOCKS(t *tunnel) (host string, port uint16, err error) {
 		return "", 0, err
 	}
 	if credentials.Sent {
-		right := turnedAway || known.KnowPassword(s.stopping, t.client(), credentials.User, credentials.Password)
+		right := turnedAway || known.KnowPassword(s.broken, t.client(), credentials.User, credentials.Password)
 		s.limitOpening(t)
 		if err := socks.AnswerCredentials(t, right); err != nil {
 			return "", 0, err

@@ -203,6 +203,7 @@ func (s *Server) refuseConnection(t *tunnel, wanted netip.AddrPort, err error) {
 // The addresses that are never dialled are not dialled for it either.
 func (s *Server) passDirect(t *tunnel, wanted netip.AddrPort, dial string, dialled func(error)) {
 	s.keep(t)
+	s.entering.Remove(t)
 	defer t.Close()
 
 	began, down := time.Now(), int64(0)

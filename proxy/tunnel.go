@@ -91,19 +91,21 @@ func (s *Server) noteTunnelState(conn net.Conn, state http.ConnState) {
 // Shutdown is called. It closes l. It returns nil after Shutdown, else the error that ended it.
 func (s *Server) acceptTunnels(l net.Listener, door decision.Door, serve func(*tunnel)) error {
 	s.serveFeeds()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	s.accepting.RLock()
+	defer s.accepting.RUnlock()
 	accepting := s.clients.Listener(l)
 	defer context.AfterFunc(s.stopping, func() { accepting.Close() })()
 	defer accepting.Close()
-	var serving sync.WaitGroup
-	defer serving.Wait()
 	for {
 		conn, err := accepting.Accept()
 		switch {
 		case err == nil:
 			t := &tunnel{Conn: sniff.New(conn, nil), hijacked: conn, door: door, refused: s.refusalOf(conn)}
-			if s.beginOpening(t) {
-				serving.Go(func() { s.serveAccepted(t, serve) })
-			}
+			s.entering.Add(t)
+			s.beginOpening(t)
+			serving.Go(func() { s.serveAccepted(t, serve) })
 		case s.stopping.Err() != nil:
 			return nil
 		case shortage.OfDescriptors(err):
@@ -122,23 +124,17 @@ func (s *Server) acceptTunnels(l net.Listener, door decision.Door, serve func(*t
 const acceptPause = 100 * time.Millisecond
 
 // beginOpening bounds how long a connection may take to its first request, and has Shutdown
-// close it if there is none. It reports false if Shutdown has begun.
-func (s *Server) beginOpening(t *tunnel) bool {
-	s.opening.Add(t.hijacked)
+// close it if there is none.
+func (s *Server) beginOpening(t *tunnel) {
+	s.clients.NoteNew(t.hijacked, true)
 	s.limitOpening(t)
-	if s.stopping.Err() == nil {
-		return true
-	}
-	s.opening.Remove(t.hijacked)
-	t.Close()
-	return false
 }
 
 // serveAccepted serves a connection up to its first request, or for as long as it is not
 // read.
 func (s *Server) serveAccepted(t *tunnel, serve func(*tunnel)) {
 	defer s.recoverTunnel(func() { t.Close() })
-	defer s.opening.Remove(t.hijacked)
+	defer s.entering.Remove(t)
 	defer s.hijacked.Remove(t)
 	serve(t)
 }
@@ -146,7 +142,7 @@ func (s *Server) serveAccepted(t *tunnel, serve func(*tunnel)) {
 // keep has Shutdown wait for a tunnel until serveAccepted returns, instead of closing it.
 func (s *Server) keep(t *tunnel) {
 	s.hijacked.Add(t)
-	s.opening.Remove(t.hijacked)
+	s.clients.NoteNew(t.hijacked, false)
 }
 
 // alert tells a client that its TLS is refused, and that nothing more comes.

@@ -6,9 +6,11 @@ package conns
 
 import (
 	"crypto/tls"
+	"iter"
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,10 +95,48 @@ func (c *Clients) NoteState(client net.Conn, state http.ConnState) {
 	if !ok {
 		return
 	}
+	known.noteNew(state == http.StateNew)
 	c.noteIdle(known, state == http.StateIdle)
 	if state == http.StateIdle {
 		c.slots.LookAgain()
 		c.descriptors.LookAgain()
+	}
+}
+
+// NoteNew notes whether a connection's client has yet to send its first request. A connection
+// is new from its acceptance on until NoteState is told of its request. One that did not come
+// from a [Clients.Listener] is ignored.
+func (c *Clients) NoteNew(client net.Conn, isNew bool) {
+	if known, ok := client.(*conn); ok {
+		known.noteNew(isNew)
+	}
+}
+
+// HasNew reports whether any connection is new.
+func (c *Clients) HasNew() bool {
+	for range c.new() {
+		return true
+	}
+	return false
+}
+
+// CloseNew closes the connections that are new.
+func (c *Clients) CloseNew() {
+	for _, conn := range slices.Collect(c.new()) { // Close takes the lock
+		conn.Close()
+	}
+}
+
+// new are the connections that are new. c is locked meanwhile.
+func (c *Clients) new() iter.Seq[*conn] {
+	return func(yield func(*conn) bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for conn := range c.open {
+			if conn.isNew.Load() && !yield(conn) {
+				return
+			}
+		}
 	}
 }
 

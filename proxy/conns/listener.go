@@ -54,6 +54,7 @@ func (l *listener) admit(accepted net.Conn) (net.Conn, error) {
 		}
 	}
 	admitted := &conn{Conn: accepted}
+	admitted.isNew.Store(true)
 	admitted.closed = sync.OnceFunc(func() {
 		c.remove(admitted)
 		giveBack()
@@ -81,6 +82,7 @@ func (l *listener) Close() error {
 type conn struct {
 	net.Conn
 	watchdog  flow.Watchdog
+	isNew     atomic.Bool  // its client has not sent its first request
 	idleSince atomic.Int64 // nanoseconds since Clients.began; 0: it does not wait for a request
 	closed    func()
 }
@@ -97,6 +99,13 @@ func (c *conn) Close() error {
 	c.closed()
 	c.watchdog.Stop()
 	return err
+}
+
+// noteNew writes only what changes: it is called for every request.
+func (c *conn) noteNew(isNew bool) {
+	if c.isNew.Load() != isNew {
+		c.isNew.Store(isNew)
+	}
 }
 
 // NetConn is the connection that was accepted.

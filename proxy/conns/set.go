@@ -34,6 +34,13 @@ func (s *Set) Remove(conn net.Conn) {
 	}
 }
 
+// Len is how many there are.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
 // Drained returns a channel that is closed when no connection is left.
 func (s *Set) Drained() <-chan struct{} {
 	s.mu.Lock()
