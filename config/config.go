@@ -23,6 +23,7 @@ import (
 	"robotsproxy/certs/trust"
 	"robotsproxy/config/strictyaml"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/internal/listen"
 	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy/access"
@@ -49,6 +50,7 @@ type Config struct {
 	ListenSOCKS     string            `yaml:"listen_socks"` // "" means no SOCKS door
 	ListenTLS       ListenTLS         `yaml:"listen_tls"`
 	DirectoryListen string            `yaml:"directory_listen"` // "" means that only the admin server has the key directory
+	ReusePort       bool              `yaml:"reuse_port"`       // listen with SO_REUSEPORT, beside the process that is to end
 	AdminToken      admin.Token       `yaml:"admin_token"`
 	DataDir         string            `yaml:"data_dir,path"`
 	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
@@ -344,6 +346,9 @@ func (c Config) validateListeners() error {
 	}
 	if c.Transparent != "" && !redirected.Supported {
 		errs = append(errs, keyerr.New("transparent", "only Linux tells where a redirected connection was to go; write \"\" here"))
+	}
+	if c.ReusePort && !listen.ReusePortSupported {
+		errs = append(errs, keyerr.New("reuse_port", "only Linux lets a process leave its port to the next one; write false here"))
 	}
 	return errors.Join(errs...)
 }

@@ -12,11 +12,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 
-	"robotsproxy/certs"
 	"robotsproxy/config"
 	"robotsproxy/internal/build"
+	"robotsproxy/internal/listen"
 	"robotsproxy/internal/redirected"
 	"robotsproxy/internal/shortage"
 	"robotsproxy/proxy"
@@ -31,12 +32,14 @@ type Service struct {
 	engine *Engine
 	gate   *gate.Gate
 	proxy  *proxy.Server
-	doors  []door       // that of listen first
-	admin  *adminServer // nil if admin_listen is empty
 	ready  atomic.Bool
 
 	keys      *directory.Directory
-	directory *directoryServer // serves keys; nil if directory_listen is empty
+	directory *directory.Server // serves keys
+	admin     *adminServer      // nil if admin_listen is empty
+
+	listeners *listen.Listeners
+	doors     []door // that of listen first
 
 	openFiles int64 // how many files this process may have open
 
@@ -46,10 +49,10 @@ type Service struct {
 	current config.Config
 }
 
-// A door is a listener of the proxy.
+// A door is a listener and the server behind it.
 type door struct {
 	net.Listener
-	key   string // under which its address is in the configuration and in the log; "" if it only goes with the door before
+	key   string // under which its address is in the configuration and in the log
 	serve func(net.Listener) error
 }
 
@@ -91,16 +94,20 @@ func OpenService(ctx context.Context, cfg config.Config, load func() (config.Con
 	if err = s.listen(cfg); err != nil {
 		return nil, err
 	}
-	if s.directory, err = openDirectory(cfg, s.engine.log, s.keys); err != nil {
-		s.closeDoors()
-		return nil, err
-	}
-	if err = s.openAdmin(cfg, ca); err != nil {
-		s.closeDoors()
-		if s.directory != nil {
-			s.directory.listener.Close()
-		}
-		return nil, err
+	s.directory = directory.NewServer(s.keys, s.engine.log)
+	if cfg.AdminListen != "" {
+		s.admin = newAdmin(cfg, admin.Setup{
+			Proxy:     s.doors[0].Addr(),
+			Gate:      s.gate,
+			Pacer:     s.engine.pacer,
+			Origins:   s.engine.keeper,
+			CA:        ca.PEM(),
+			Directory: s.keys,
+			Metrics:   s.engine.metrics,
+			Report:    s.engine.Report,
+			Ready:     s.ready.Load,
+			Reload:    s.Reload,
+		})
 	}
 	return s, nil
 }
@@ -110,54 +117,75 @@ func (s *Service) publishKeys() error {
 	return s.keys.SetAgents(directory.AgentsOf(s.gate.Identities()))
 }
 
-// listen opens the doors that cfg names.
-func (s *Service) listen(cfg config.Config) error {
+// listen opens the doors that cfg names. If that fails, it leaves none open.
+func (s *Service) listen(cfg config.Config) (err error) {
+	if s.listeners, err = listen.Open(cfg.ReusePort); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.listeners.Close()
+			s.closeDoors()
+		}
+	}()
+	var known []string
 	for _, d := range []struct {
 		key, address, remedy string
+		warning              func(net.Addr) string // nil: none
 		serve                func(net.Listener) error
 	}{
-		{"listen", cfg.Listen, "--listen", s.proxy.Serve},
-		{"listen_tls", cfg.ListenTLS.Address, "listen_tls.address", s.proxy.ServeTLS},
-		{"listen_socks", cfg.ListenSOCKS, "listen_socks", s.proxy.ServeSOCKS},
-		{"transparent", cfg.Transparent, "transparent", s.serveRedirected},
+		{"listen", cfg.Listen, "--listen", cfg.Clients.Warning, s.proxy.Serve},
+		{"listen_tls", cfg.ListenTLS.Address, "listen_tls.address", cfg.Clients.Warning, s.proxy.ServeTLS},
+		{"listen_socks", cfg.ListenSOCKS, "listen_socks", cfg.Clients.Warning, s.proxy.ServeSOCKS},
+		{transparentKey, cfg.Transparent, "transparent", cfg.Clients.Warning, s.serveRedirected},
+		{directoryKey, cfg.DirectoryListen, "directory_listen", nil, func(l net.Listener) error { return s.directory.Serve(l) }},
+		{"admin_listen", cfg.AdminListen, "--admin-listen", cfg.AdminToken.Warning, func(l net.Listener) error { return s.admin.serve(l) }},
 	} {
+		known = append(known, d.key)
 		if d.address == "" {
 			continue
 		}
-		config := listenConfig()
-		if d.key == "transparent" {
-			config.SetMultipathTCP(false) // the kernel does not tell where such connections were to go
-		}
-		l, err := listenBy(config, d.address, d.remedy)
+		opened, err := s.listeners.Listen(listen.Place{Key: d.key, Address: d.address, Remedy: d.remedy, Redirected: d.key == transparentKey})
 		if err != nil {
-			s.closeDoors()
 			return err
 		}
-		s.doors = append(s.doors, door{l, d.key, d.serve})
-		if warning := cfg.Clients.Warning(l.Addr()); warning != "" {
-			s.engine.log.Warn().Stringer(d.key, l.Addr()).Msg(warning)
+		for _, l := range opened {
+			s.doors = append(s.doors, door{l, d.key, d.serve})
+			if d.warning == nil {
+				continue
+			}
+			if warning := d.warning(l.Addr()); warning != "" {
+				s.engine.log.Warn().Stringer(d.key, l.Addr()).Msg(warning)
+			}
 		}
-		if d.key == "transparent" {
-			s.listenToOtherFamily(config, l.Addr())
+		if d.key == transparentKey && len(opened) == 1 {
+			s.listenToOtherFamily(opened[0].Addr())
 		}
 	}
-	return nil
+	return s.listeners.CheckTaken(known)
 }
+
+// The keys of the doors that are not like the others.
+const (
+	transparentKey = "transparent"
+	directoryKey   = "directory_listen"
+)
 
 // listenToOtherFamily listens on ::1 too if the transparent door is at 127.0.0.1, and the
 // other way round, since the kernel redirects what leaves this machine to the loopback
 // address of the same family.
-func (s *Service) listenToOtherFamily(config *net.ListenConfig, transparent net.Addr) {
+func (s *Service) listenToOtherFamily(transparent net.Addr) {
 	ipv4 := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	at := transparent.(*net.TCPAddr).AddrPort()
 	other, known := map[netip.Addr]netip.Addr{ipv4: netip.IPv6Loopback(), netip.IPv6Loopback(): ipv4}[at.Addr().Unmap()]
 	if !known {
 		return
 	}
-	l, err := listenBy(config, netip.AddrPortFrom(other, at.Port()).String(), "transparent")
+	address := netip.AddrPortFrom(other, at.Port()).String()
+	opened, err := s.listeners.Listen(listen.Place{Key: transparentKey, Address: address, Remedy: transparentKey, Redirected: true})
 	switch {
 	case err == nil:
-		s.doors = append(s.doors, door{l, "", s.serveRedirected})
+		s.doors = append(s.doors, door{opened[0], transparentKey, s.serveRedirected})
 	case errors.Is(err, syscall.EADDRINUSE): // otherwise this machine does not have the family
 		s.engine.log.Warn().Err(err).Msg("the transparent door is open to one family of addresses alone")
 	}
@@ -172,25 +200,6 @@ func (s *Service) closeDoors() {
 	for _, d := range s.doors {
 		d.Close()
 	}
-}
-
-func (s *Service) openAdmin(cfg config.Config, ca *certs.CA) (err error) {
-	if cfg.AdminListen == "" {
-		return nil
-	}
-	s.admin, err = openAdmin(cfg, s.engine.log, admin.Setup{
-		Proxy:     s.doors[0].Addr(),
-		Gate:      s.gate,
-		Pacer:     s.engine.pacer,
-		Origins:   s.engine.keeper,
-		CA:        ca.PEM(),
-		Directory: s.keys,
-		Metrics:   s.engine.metrics,
-		Report:    s.engine.Report,
-		Ready:     s.ready.Load,
-		Reload:    s.Reload,
-	})
-	return err
 }
 
 // Serve serves until ctx ends or one of the servers fails. Then it calls stopping and shuts
@@ -214,14 +223,9 @@ func (s *Service) Close() error { return s.engine.Close() }
 func (s *Service) start(ctx context.Context, servers *errgroup.Group) {
 	var own []net.Addr
 	for _, d := range s.doors {
-		own = append(own, d.Addr())
-	}
-	if s.admin != nil {
-		own = append(own, s.admin.listener.Addr())
-		servers.Go(s.admin.serve)
-	}
-	if s.directory != nil {
-		servers.Go(s.directory.serve)
+		if d.key != directoryKey { // which is a site like others
+			own = append(own, d.Addr())
+		}
 	}
 	s.engine.transport.SetOwnAddresses(own...)
 	for _, d := range s.doors {
@@ -229,21 +233,18 @@ func (s *Service) start(ctx context.Context, servers *errgroup.Group) {
 	}
 	servers.Go(func() error { s.gate.WarnOfOverrides(ctx); return nil })
 	s.ready.Store(true)
+	daemon.SdNotify(false, daemon.SdNotifyReady) // does nothing unless a supervisor waits for it
 }
 
 func (s *Service) logServing() {
 	version, _ := build.Version()
 	line := s.engine.log.Info().Str("name", s.started.Name).Str("version", version).Int64("open_files", s.openFiles)
+	said := ""
 	for _, d := range s.doors {
-		if d.key != "" {
+		if d.key != said { // of several listeners of one door, the first
 			line.Stringer(d.key, d.Addr())
 		}
-	}
-	if s.admin != nil {
-		line.Stringer("admin_listen", s.admin.listener.Addr())
-	}
-	if s.directory != nil {
-		line.Stringer("directory_listen", s.directory.listener.Addr())
+		said = d.key
 	}
 	line.Msg("serving")
 }
@@ -252,6 +253,10 @@ func (s *Service) logServing() {
 // directories come last: sites look up the keys of the requests that are still under way.
 func (s *Service) shutDown() {
 	s.ready.Store(false)
+	daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if err := s.listeners.Yield(); err != nil {
+		s.engine.log.Warn().Err(err).Msg("connections that clients are opening may be reset")
+	}
 	grace := s.shutdownGrace()
 	s.engine.log.Info().Stringer("shutdown_grace", grace).Msg("stopping: requests in flight may end")
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
@@ -262,21 +267,5 @@ func (s *Service) shutDown() {
 	if s.admin != nil {
 		s.admin.close()
 	}
-	if s.directory != nil {
-		s.directory.close()
-	}
-}
-
-// listen listens on a TCP address. An error names the flag or key with which the user can
-// choose another address.
-func listen(address, remedy string) (net.Listener, error) {
-	return listenBy(listenConfig(), address, remedy)
-}
-
-func listenBy(config *net.ListenConfig, address, remedy string) (net.Listener, error) {
-	l, err := config.Listen(context.Background(), "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, remedy)
-	}
-	return l, nil
+	s.directory.Close()
 }

@@ -63,6 +63,7 @@ var arrows = map[string]map[string]string{
 		"certs/trust":         "the options of https",
 		"config/strictyaml":   "it reads the file",
 		"internal/keyerr":     "its errors say which key they are about",
+		"internal/listen":     "whether processes can share a port",
 		"internal/logging":    "the options of log",
 		"internal/redirected": "whether there can be a transparent door",
 		"proxy/access":        "the options of clients",
@@ -377,7 +378,7 @@ var commandLine = []string{"cli", "cli/card", "cli/engine"}
 var leaves = []string{
 	"robots/urlpath", "cli/child",
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
-	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/loopback",
+	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/listen", "internal/loopback",
 	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/shortage", "internal/wholefile",
 	"robots/store/counts", "robots/store/encoding", "robots/store/sqlitestore/dbfile",
 }
@@ -389,6 +390,7 @@ var testOnly = []string{"internal/conformancetest", "internal/conntest", "intern
 // usersOf says which packages alone may import a library.
 var usersOf = map[string][]string{
 	"github.com/elazarl/goproxy":         {"proxy/forward"},
+	"github.com/coreos/go-systemd":       {"internal/listen", "cli/engine"},
 	"github.com/spf13/cobra":             {"cli"},
 	"github.com/dunglas/httpsfv":         {"robots/preference", "internal/signtest"},
 	"github.com/goccy/go-yaml":           {"config/strictyaml"},

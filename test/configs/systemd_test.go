@@ -1,12 +1,15 @@
 package configs
 
 import (
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -119,8 +122,8 @@ func TestUnitsRunTheProgram(t *testing.T) {
 	if code := exitCode(t, p.command("serve").Run()); !slices.Equal(u["RestartPreventExitStatus"], []string{"2"}) || code != 2 {
 		t.Errorf("a configuration with mistakes ends the program with %d, which systemd tries again", code)
 	}
-	if !slices.Equal(u["ExecStart"], []string{installed + " serve"}) || !strings.Contains(u["ExecStartPost"][0], installed+" healthcheck") {
-		t.Errorf("it runs %q and %q", u["ExecStart"], u["ExecStartPost"])
+	if !slices.Equal(u["ExecStart"], []string{installed + " serve"}) || !slices.Equal(u["Type"], []string{"notify"}) {
+		t.Errorf("it runs %q as a service of type %q", u["ExecStart"], u["Type"])
 	}
 }
 
@@ -136,6 +139,7 @@ func analyze(t *testing.T, verb string, flags ...string) string {
 	must(t, os.Mkdir(dropIn, 0o755))
 	for name, text := range map[string]string{
 		"robotsproxy.service":          strings.ReplaceAll(read(t, "systemd/robotsproxy.service"), installed, program),
+		"robotsproxy.socket":           read(t, "systemd/robotsproxy.socket"),
 		"robotsproxy-redirect.service": strings.ReplaceAll(read(t, "systemd/robotsproxy-redirect.service"), installed, program),
 		"scraper.service":              "[Service]\nExecStart=/bin/true\n",
 		"scraper.service.d/robotsproxy.conf": strings.ReplaceAll(read(t, "systemd/scraper.service.d/robotsproxy.conf"),
@@ -146,7 +150,7 @@ func analyze(t *testing.T, verb string, flags ...string) string {
 	}
 	args := slices.Concat([]string{verb}, flags, []string{filepath.Join(dir, "robotsproxy.service"), filepath.Join(dir, "robotsproxy-redirect.service")})
 	if verb == "verify" {
-		args = append(args, filepath.Join(dir, "scraper.service"))
+		args = append(args, filepath.Join(dir, "scraper.service"), filepath.Join(dir, "robotsproxy.socket"))
 	}
 	command := exec.Command("systemd-analyze", args...)
 	command.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
@@ -160,6 +164,48 @@ func analyze(t *testing.T, verb string, flags ...string) string {
 func TestUnitsAreValid(t *testing.T) {
 	if out := analyze(t, "verify", "--man=no"); out != "" {
 		t.Errorf("systemd warns:\n%s", out)
+	}
+}
+
+// The socket that systemd holds is that of the configuration. The proxy takes it from a
+// program that speaks for systemd.
+func TestServiceTakesItsSocket(t *testing.T) {
+	u := parseUnit(read(t, "systemd/robotsproxy.socket"))
+	listen := systemdSetup(t).settings(t).Listen
+	if !slices.Equal(u["ListenStream"], []string{listen}) || !slices.Equal(u["FileDescriptorName"], []string{"listen"}) {
+		t.Fatalf("the socket is at %v and called %v; the configuration says %s", u["ListenStream"], u["FileDescriptorName"], listen)
+	}
+	if requires := parseUnit(read(t, "systemd/robotsproxy.service"))["Requires"]; !slices.Equal(requires, []string{"robotsproxy.socket"}) {
+		t.Errorf("the service requires %v", requires)
+	}
+	if _, err := exec.LookPath("systemd-socket-activate"); err != nil {
+		t.Skip("this machine has no systemd-socket-activate; install Debian's package systemd")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := free.Addr().String()
+	must(t, free.Close())
+	command := exec.Command("systemd-socket-activate", "--listen="+address, "--fdname="+u["FileDescriptorName"][0],
+		program, "serve", "--listen", address, "--admin-listen", "", "--data-dir", t.TempDir())
+	must(t, command.Start()) // it becomes the proxy when a client comes
+	defer func() {
+		must(t, command.Process.Signal(syscall.SIGTERM))
+		if err := command.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get("http://" + address)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("the proxy's own page: %s", resp.Status)
+			}
+			return
+		}
+		if time.Now().After(deadline) { // systemd-socket-activate has not listened so far
+			t.Fatal(err)
+		}
 	}
 }
 

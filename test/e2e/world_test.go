@@ -36,6 +36,10 @@ type world struct {
 	vars   []string // environment variables, besides those of every world
 	files  int      // how many files it may have open; 0 means as many as the test
 	user   uint32   // whom it runs as; 0 means the user of the test
+	notify string   // where it tells that it serves, as systemd's services do; "": nowhere
+
+	sockets     []*os.File // those that it is passed, as by systemd
+	socketNames []string
 
 	origins string // file with the certificate of https origins
 
@@ -94,25 +98,41 @@ func (w *world) run() {
 
 func (w *world) runWith(flags ...string) {
 	w.t.Helper()
+	w.launch(flags...)
+	line := w.log.wait(w.t, w.exited, `"message":"serving"`)
+	w.proxy, _ = line["listen"].(string)
+	w.admin, _ = line["admin_listen"].(string)
+}
+
+// launch starts the program, and does not wait until it serves.
+func (w *world) launch(flags ...string) {
+	w.t.Helper()
 	w.log = &logLines{}
 	w.exited, w.checked = make(chan struct{}), false
 	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
 	if w.files > 0 {
 		w.command = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(w.files)}, w.command.Args...)...)
 	}
+	if len(w.sockets) > 0 {
+		w.command = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`}, w.command.Args...)...)
+		w.command.ExtraFiles = w.sockets
+	}
 	if w.user != 0 {
 		w.command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: w.user, Gid: w.user}}
 	}
 	w.command.Stderr = w.log
 	w.command.Env = append([]string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}, w.vars...)
+	if len(w.sockets) > 0 {
+		w.command.Env = append(w.command.Env, "LISTEN_FDS="+strconv.Itoa(len(w.sockets)), "LISTEN_FDNAMES="+strings.Join(w.socketNames, ":"))
+	}
+	if w.notify != "" {
+		w.command.Env = append(w.command.Env, "NOTIFY_SOCKET="+w.notify)
+	}
 	must(w.t, w.command.Start())
 	go func(command *exec.Cmd, exited chan struct{}) {
 		command.Wait()
 		close(exited)
 	}(w.command, w.exited)
-	line := w.log.wait(w.t, w.exited, `"message":"serving"`)
-	w.proxy, _ = line["listen"].(string)
-	w.admin, _ = line["admin_listen"].(string)
 }
 
 // stop ends the program as an operator would, unless a test has done so. The program must

@@ -1,4 +1,4 @@
-package engine
+package listen
 
 import (
 	"net"
@@ -10,10 +10,15 @@ import (
 
 // Accepted connections have the keep-alive options that package net would set.
 func TestAcceptedConnectionsHaveKeepAlive(t *testing.T) {
-	l, err := listen("127.0.0.1:0", "--listen")
+	listeners, err := Open(false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	opened, err := listeners.Listen(Place{Key: "listen", Address: "127.0.0.1:0", Remedy: "--listen"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := opened[0]
 	defer l.Close()
 	usual, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
