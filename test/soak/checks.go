@@ -191,6 +191,7 @@ type checker struct {
 	live    map[uint64]*exchange
 	refused map[uint64]time.Time // when; so that one that reaches its origin later is noticed
 	counts  map[string]int
+	judged  int // exchanges
 	broken  []string
 	more    int // broken checks that are not in broken
 }
@@ -218,6 +219,13 @@ func (c *checker) count(what string, n int) {
 	c.counts[what] += n
 }
 
+// status says in a few words how it goes.
+func (c *checker) status() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("%d requests judged, %d broken", c.judged, len(c.broken)+c.more)
+}
+
 // begin registers an exchange, which it numbers.
 func (c *checker) begin(x exchange) *exchange {
 	x.page = pageOf(x.origin.seed, x.origin.number, x.path)
@@ -238,6 +246,7 @@ func (c *checker) end(x *exchange, got outcome) {
 	w := x.witness()
 	c.mu.Lock()
 	delete(c.live, x.id)
+	c.judged++
 	seen := *x
 	if got.status == http.StatusForbidden && got.header.Get("Proxy-Status") != "" {
 		c.refused[x.id] = time.Now()

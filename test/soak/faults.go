@@ -71,7 +71,7 @@ func (s *soak) randomProxy(random *rand.Rand) *proxy { return s.proxies[random.I
 func (s *soak) reload(_ context.Context, random *rand.Rand) error {
 	p := s.randomProxy(random)
 	variant := fmt.Sprintf("pace: {max_in_flight: %d}\nidentities: [{name: v%d, match: {users: [nobody]}, product_tokens: [Nobody]}]\n", 500+random.IntN(10), random.IntN(10))
-	if err := p.configure(s.configs[p] + variant); err != nil {
+	if err := p.configure(variant); err != nil {
 		return err
 	}
 	if random.IntN(2) == 0 {
@@ -89,7 +89,7 @@ func (s *soak) reload(_ context.Context, random *rand.Rand) error {
 func (s *soak) reloadInvalid(_ context.Context, random *rand.Rand) error {
 	p := s.randomProxy(random)
 	invalid := []string{"no_such_key: 1\n", "pace: {max_wait: soon}\n", "robots: [", "overrides: [{origin: \"*\"}]\n", "\x00"}
-	if err := p.configure(s.configs[p] + invalid[random.IntN(len(invalid))]); err != nil {
+	if err := p.configure(invalid[random.IntN(len(invalid))]); err != nil {
 		return err
 	}
 	if random.IntN(2) == 0 {
@@ -99,7 +99,7 @@ func (s *soak) reloadInvalid(_ context.Context, random *rand.Rand) error {
 	if err == nil && status < 400 {
 		err = fmt.Errorf("it was accepted: status %d: %s", status, body)
 	}
-	return errors.Join(err, p.configure(s.configs[p]))
+	return errors.Join(err, p.configure(""))
 }
 
 // killProxy kills a proxy and starts it again, with its database as the crash left it.

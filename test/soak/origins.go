@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -22,23 +21,6 @@ const (
 	idField     = "Soak-Id"     // of a request: the number of its exchange
 	originField = "Soak-Origin" // of a response: the number of the origin that it comes from
 )
-
-// A mood is how a whole origin is for a while.
-type mood string
-
-const (
-	well     mood = "well"
-	burst    mood = "5xx burst" // every response is 503, that for robots.txt too
-	down     mood = "down"      // connections are reset
-	wrongTLS mood = "wrong TLS" // new connections see a certificate for another host
-)
-
-// A span of time in which an origin was, or is, in a mood other than well. It has not ended
-// while until is zero.
-type span struct {
-	mood        mood
-	from, until time.Time
-}
 
 // A serving is one answer to a request for a robots.txt.
 type serving struct {
@@ -121,30 +103,6 @@ func (o *origin) close() {
 	o.server.Close()
 }
 
-func (o *origin) is(m mood) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.mood == m
-}
-
-// turn puts the origin in a mood.
-func (o *origin) turn(m mood) {
-	now := time.Now()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.mood != well {
-		o.spans[len(o.spans)-1].until = now
-	}
-	if o.mood = m; m != well {
-		o.spans = append(o.spans, span{mood: m, from: now})
-	}
-	if m == down {
-		for conn := range o.conns {
-			breakOff(conn)
-		}
-	}
-}
-
 // publish has the origin serve another robots.txt.
 func (o *origin) publish(v version) {
 	o.mu.Lock()
@@ -152,7 +110,8 @@ func (o *origin) publish(v version) {
 	o.now = v
 }
 
-// servings returns the answers for robots.txt since a time, and moods that fell in it.
+// past returns the versions of robots.txt that were served since a time, and the moods since
+// then.
 func (o *origin) past(since time.Time) (served []version, moods []mood) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -309,20 +268,6 @@ func abort(w http.ResponseWriter, lastWords []byte) {
 	panic(http.ErrAbortHandler)
 }
 
-// breakOff closes a connection by a reset.
-func breakOff(conn net.Conn) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	if moody, ok := conn.(*moodyConn); ok {
-		conn = moody.Conn
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
-	}
-	conn.Close()
-}
-
 func flush(w http.ResponseWriter) { http.NewResponseController(w).Flush() }
 
 // pause waits, and reports whether it waited for all of the time.
@@ -349,51 +294,4 @@ func (p *paced) Read(b []byte) (int, error) {
 		return 0, p.ctx.Err()
 	}
 	return io.ReadFull(p.Reader, b[:min(len(b), p.piece)])
-}
-
-// moodyListener resets connections while its origin is down.
-type moodyListener struct {
-	net.Listener
-	origin *origin
-}
-
-func (l moodyListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if moody := l.origin.take(conn); moody != nil {
-			return moody, nil
-		}
-	}
-}
-
-func (o *origin) take(conn net.Conn) net.Conn {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.mood == down {
-		breakOff(conn)
-		return nil
-	}
-	moody := &moodyConn{conn, o}
-	o.conns[moody] = true
-	return moody
-}
-
-// moodyConn is a connection that its origin knows of.
-type moodyConn struct {
-	net.Conn
-	origin *origin
-}
-
-func (c *moodyConn) Close() error {
-	c.origin.mu.Lock()
-	delete(c.origin.conns, c)
-	c.origin.mu.Unlock()
-	err := c.Conn.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }

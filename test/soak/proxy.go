@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,10 +21,14 @@ type proxy struct {
 	program string
 	user    uint32 // whom it runs as; 0 means the user of the run
 	folder  string // all its files
+	config  string // its configuration
 	checker *checker
 	doors   map[doorKind]string // the addresses of its doors
 	admin   string
 	log     *journal
+
+	samples       []sample           // during the run
+	before, after map[string]float64 // what it took before any client came, and after all had left
 
 	mu     sync.Mutex
 	life   int // see currentLife
@@ -46,12 +48,12 @@ func (p *proxy) currentLife() int {
 func isAway(life int) bool { return life%2 == 1 }
 
 func (p *proxy) data() string     { return filepath.Join(p.folder, "data") }
-func (p *proxy) config() string   { return filepath.Join(p.folder, "robotsproxy.yaml") }
+func (p *proxy) file() string     { return filepath.Join(p.folder, "robotsproxy.yaml") }
 func (p *proxy) database() string { return filepath.Join(p.data(), "policies.db") }
 
-// configure writes the configuration.
-func (p *proxy) configure(text string) error {
-	return os.WriteFile(p.config(), []byte(text), 0o644)
+// configure writes the configuration file: the proxy's configuration, and more.
+func (p *proxy) configure(more string) error {
+	return os.WriteFile(p.file(), []byte(p.config+more), 0o644)
 }
 
 // startTimeout ends what hangs, and nothing that is only slow.
@@ -59,7 +61,7 @@ const startTimeout = 2 * time.Minute
 
 // start starts the process, and returns when it is ready.
 func (p *proxy) start() error {
-	cmd := exec.Command(p.program, "serve", "--config", p.config(), "--data-dir", p.data())
+	cmd := exec.Command(p.program, "serve", "--config", p.file(), "--data-dir", p.data())
 	cmd.Env = []string{"HOME=" + p.folder, "PATH=" + os.Getenv("PATH")}
 	cmd.Stderr, cmd.Dir = p.log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -207,51 +209,4 @@ func (p *proxy) measure() (map[string]float64, error) {
 		}
 	}
 	return figures, nil
-}
-
-// A journal is the log of a proxy. It keeps the end, and looks for what must not be in it.
-type journal struct {
-	checker *checker
-	name    string // of the proxy
-
-	mu    sync.Mutex
-	limit int // in octets, of what is kept
-	text  []byte
-}
-
-func newJournal(name string, check *checker) *journal {
-	return &journal{checker: check, name: name, limit: 16 << 10}
-}
-
-// calamities are parts of lines that no log may have.
-var calamities = []string{`"panic":`, "panic: ", "fatal error: ", "WARNING: DATA RACE"}
-
-func (j *journal) Write(p []byte) (int, error) {
-	for lines := bufio.NewScanner(bytes.NewReader(p)); lines.Scan(); {
-		for _, calamity := range calamities {
-			if strings.Contains(lines.Text(), calamity) {
-				j.checker.fail("%s logs: %.2000s", j.name, lines.Text())
-			}
-		}
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.text = append(j.text, p...)
-	if len(j.text) > 2*j.limit {
-		j.text = append([]byte(nil), j.text[len(j.text)-j.limit:]...)
-	}
-	return len(p), nil
-}
-
-// keep has the journal keep more.
-func (j *journal) keep(limit int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.limit = limit
-}
-
-func (j *journal) tail() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return string(j.text)
 }

@@ -5,47 +5,31 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // status is one line about how it goes.
 func (s *soak) status() string {
-	s.checker.mu.Lock()
-	requests, broken := 0, len(s.checker.broken)+s.checker.more
-	for name, n := range s.checker.counts {
-		if isResult(name) {
-			requests += n
-		}
-	}
-	s.checker.mu.Unlock()
-	line := fmt.Sprintf("%d requests judged, %d broken", requests, broken)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	line := s.checker.status()
 	for _, p := range s.proxies {
-		if samples := s.samples[p]; len(samples) > 0 {
-			last := samples[len(samples)-1]
+		if len(p.samples) > 0 {
+			last := p.samples[len(p.samples)-1]
 			line += fmt.Sprintf("; %s: %.0f MiB, %.0f goroutines, %.0f descriptors", p.name, last.of["memory"]/(1<<20), last.of["goroutines"], last.of["descriptors"])
 		}
 	}
 	return line
 }
 
-// isResult says whether a count is one of requests that were judged.
-func isResult(name string) bool {
-	return slices.ContainsFunc([]string{"passed: ", "refused: ", "failed: ", "lost "}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-}
-
 // report writes the figures of the run.
 func (s *soak) report(w io.Writer) {
 	c := s.checker
-	fmt.Fprintf(w, "\nseed %d, %v, %d origins, %d clients\n\n", s.seed, s.length, len(s.origins), s.clients)
+	fmt.Fprintf(w, "\nseed %d, %v, %d origins, %d clients, %d requests judged\n\n", s.seed, s.length, len(s.origins), s.clients, c.judged)
 	for _, name := range slices.Sorted(maps.Keys(c.counts)) {
 		fmt.Fprintf(w, "%8d  %s\n", c.counts[name], name)
 	}
 	fmt.Fprintf(w, "\n%-22s  %-12s %18s %16s\n", "", "", "before clients", "after them")
 	for _, p := range s.proxies {
 		for _, figure := range []string{"goroutines", "descriptors"} {
-			fmt.Fprintf(w, "%-22s  %-12s %18.0f %16.0f\n", p.name, figure, s.quiet[p][figure], s.left[p][figure])
+			fmt.Fprintf(w, "%-22s  %-12s %18.0f %16.0f\n", p.name, figure, p.before[figure], p.after[figure])
 		}
 	}
 	if s.length < fitsFrom {
@@ -54,7 +38,7 @@ func (s *soak) report(w io.Writer) {
 		fmt.Fprintf(w, "\n%-22s  %-12s %8s %13s %13s %13s\n", "", "", "samples", "mean", "grew by", "at most")
 		for _, p := range s.proxies {
 			for _, b := range bounds {
-				l := fit(s.samples[p], b.figure, warmUp)
+				l := fit(p.samples, b.figure, warmUp)
 				fmt.Fprintf(w, "%-22s  %-12s %8d %8.1f %-4s %8.1f %-4s %8.0f %-4s\n", p.name, b.figure, l.samples, l.mean/b.scale, b.unit, l.growth()/b.scale, b.unit, b.growth, b.unit)
 			}
 		}

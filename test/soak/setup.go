@@ -19,8 +19,6 @@ import (
 // open starts everything.
 func (s *soak) open(ctx context.Context) (err error) {
 	s.checker = newChecker()
-	s.configs, s.samples = map[*proxy]string{}, map[*proxy][]sample{}
-	s.quiet, s.left = map[*proxy]map[string]float64{}, map[*proxy]map[string]float64{}
 	if s.network, err = openNetwork(); err != nil {
 		return fmt.Errorf("making a network: %w", err)
 	}
@@ -119,12 +117,12 @@ func (s *soak) openProxy(ca *authority, name, cache string) error {
 	if isFirst {
 		s.missing.mount = s.mountDisk(p)
 	}
-	config, err := s.openDoors(p, ca, isFirst)
+	doors, err := s.openDoors(p, ca, isFirst)
 	if err != nil {
 		return err
 	}
-	s.configs[p] = config + "cache: " + cache + "\n" + s.commonConfig()
-	if err := p.configure(s.configs[p]); err != nil {
+	p.config = doors + "cache: " + cache + "\n" + s.commonConfig()
+	if err := p.configure(""); err != nil {
 		return err
 	}
 	if s.network.own {

@@ -23,18 +23,12 @@ type soak struct {
 	checker *checker
 	origins []*origin
 	proxies []*proxy // the first keeps its policies in SQLite, the second in Redis
-	configs map[*proxy]string
 	redis   *redis
 	roots   *x509.CertPool                                  // what clients trust
 	errands string                                          // the file of this program, as sealed commands start it
 	missing struct{ redirect, sealed, redis, mount string } // why there is none of it; "" if there is
 
 	pace time.Duration // about as long as between faults
-
-	mu      sync.Mutex
-	samples map[*proxy][]sample
-	quiet   map[*proxy]map[string]float64 // what each took before any client came
-	left    map[*proxy]map[string]float64 // and after all had left
 }
 
 // run runs the soak. It returns an error where it can't be run; what it finds is in the checker.
@@ -45,7 +39,7 @@ func (s *soak) run(ctx context.Context, progress io.Writer) error {
 	}
 	fmt.Fprint(progress, s.describeMissing())
 	began := time.Now()
-	if err := s.measureQuiet(); err != nil {
+	if err := s.measureBefore(); err != nil {
 		return err
 	}
 	during, end := context.WithTimeout(ctx, s.length)

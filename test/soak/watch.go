@@ -23,9 +23,7 @@ func (s *soak) watch(ctx context.Context, began time.Time, progress io.Writer) {
 			if err != nil || isAway(life) || p.currentLife() != life {
 				continue // it was away meanwhile
 			}
-			s.mu.Lock()
-			s.samples[p] = append(s.samples[p], sample{life, time.Since(began), figures})
-			s.mu.Unlock()
+			p.samples = append(p.samples, sample{life, time.Since(began), figures})
 		}
 		if time.Since(told) > max(s.length/10, 10*time.Second) {
 			told = time.Now()
@@ -34,14 +32,12 @@ func (s *soak) watch(ctx context.Context, began time.Time, progress io.Writer) {
 	}
 }
 
-// measureQuiet notes what the proxies take before any client comes.
-func (s *soak) measureQuiet() error {
+// measureBefore notes what the proxies take before any client comes.
+func (s *soak) measureBefore() (err error) {
 	for _, p := range s.proxies {
-		figures, err := p.measure()
-		if err != nil {
+		if p.before, err = p.measure(); err != nil {
 			return fmt.Errorf("measuring %s: %w", p.name, err)
 		}
-		s.quiet[p] = figures
 	}
 	return nil
 }
@@ -60,7 +56,7 @@ func (s *soak) checkFigures() {
 	}
 	for _, p := range s.proxies {
 		for _, b := range bounds {
-			if err := b.check(fit(s.samples[p], b.figure, warmUp)); err != nil {
+			if err := b.check(fit(p.samples, b.figure, warmUp)); err != nil {
 				s.checker.fail("%s: %v", p.name, err)
 			}
 		}
@@ -93,8 +89,8 @@ func (s *soak) settle() {
 		for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 			after, err := p.measure()
 			if err == nil {
-				s.left[p] = after
-				err = leftover(s.quiet[p], after)
+				p.after = after
+				err = leftover(p.before, after)
 			}
 			if err == nil {
 				break
