@@ -141,19 +141,57 @@ func TestDamageFoundLater(t *testing.T) {
 	storetest.Expect(t, s, rec)
 }
 
+// A file of a newer program is refused, and not one octet of it changes, even where that program
+// was killed and left a write-ahead log.
 func TestNewerSchemaIsLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	if _, err := database(t, s).Exec(`PRAGMA user_version = 99`); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	_, err := Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
-	if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "newer robotsproxy") {
-		t.Errorf("got %v", err)
-	}
-	if aside := setAsideIn(t, dir); len(aside) > 0 {
-		t.Errorf("set aside: %v", aside)
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %t", killed), func(t *testing.T) {
+			dir, newer := t.TempDir(), t.TempDir()
+			s := open(t, newer)
+			if _, err := database(t, s).Exec(`PRAGMA user_version = 99`); err != nil {
+				t.Fatal(err)
+			}
+			if !killed {
+				s.Close()
+			}
+			before, want := map[string][]byte{}, []string{"policies.db", "policies.db.lock"}
+			if killed {
+				want = []string{"policies.db", "policies.db-shm", "policies.db-wal", "policies.db.lock"} // -shm is an index of -wal
+			}
+			for _, part := range []string{"policies.db", "policies.db-wal"} {
+				content, err := os.ReadFile(filepath.Join(newer, part))
+				if os.IsNotExist(err) && !killed {
+					continue
+				}
+				if err != nil || len(content) == 0 {
+					t.Fatalf("%s: %v, nothing is tested", part, err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, part), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				before[part] = content
+			}
+			_, err := Open(t.Context(), store.Defaults(), dir, zerolog.Nop())
+			if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "newer robotsproxy") {
+				t.Errorf("got %v", err)
+			}
+			for part, content := range before {
+				if after, err := os.ReadFile(filepath.Join(dir, part)); err != nil || !bytes.Equal(after, content) {
+					t.Errorf("%s is no longer what it was: %v", part, err)
+				}
+			}
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var files []string
+			for _, entry := range entries {
+				files = append(files, entry.Name())
+			}
+			if !slices.Equal(files, want) {
+				t.Errorf("there are %q, want %q", files, want)
+			}
+		})
 	}
 }
 

@@ -111,22 +111,32 @@ func TestHistoryWithoutEnd(t *testing.T) {
 	storetest.ExpectVersions(t, s, rec.Origin, storetest.VersionOf(rec, storetest.Noon))
 }
 
-// folderOf returns a data directory with the database that a file in testdata describes.
-func folderOf(t *testing.T, name string) string {
+// folderOf returns a data directory with the database that a file in testdata describes, after
+// further statements.
+func folderOf(t *testing.T, name string, further ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(text)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "policies.db"), otherDatabase(t, string(text)+strings.Join(further, ";")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
 func TestOldSchemaIsMigrated(t *testing.T) {
-	dir := folderOf(t, "schema1.sql")
+	testOldSchema(t, folderOf(t, "schema1.sql"))
+}
+
+// The very first programs did not mark their files as theirs.
+func TestUnmarkedFileIsMigrated(t *testing.T) {
+	testOldSchema(t, folderOf(t, "schema1.sql", "PRAGMA application_id = 0"))
+}
+
+// testOldSchema wants what schema1.sql has to be in a data directory.
+func testOldSchema(t *testing.T, dir string) {
 	const was, is = "User-agent: *\nDisallow: /old/\n", "User-agent: *\nDisallow: /new/\n"
 	one, down := storetest.TextRecord("https://one.example", is, storetest.Noon), storetest.TextRecord("https://down.example", is, storetest.Noon)
 	two := store.Record{Origin: "https://two.example", Status: 404, FetchedAt: storetest.Noon, ExpiresAt: storetest.Noon.Add(day)}

@@ -39,6 +39,9 @@ func openFile(ctx context.Context, path string, check func(context.Context, *sql
 		log.Warn().Str("file", path).
 			Msg("the policies on disk were deleted, replaced or cut to nothing: going on with the file that is there now, or a new one")
 	}
+	if err := refuseNewer(ctx, path); err != nil {
+		return nil, err
+	}
 	db, err := connect(ctx, path, check)
 	if !damaged(err) {
 		return db, err
@@ -86,13 +89,7 @@ func OpenReadOnly(ctx context.Context, path string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	// SQLite needs to write a file beside the database to read its write-ahead log. An empty
-	// log has no writer, and the database does not change.
-	mode := "&immutable=1"
-	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
-		mode = "&mode=ro"
-	}
-	db, err := sql.Open("sqlite", dataSource(path)+mode)
+	db, err := sql.Open("sqlite", readOnlySource(path))
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +98,21 @@ func OpenReadOnly(ctx context.Context, path string) (*Database, error) {
 		return nil, err
 	}
 	return newDatabase(db, path)
+}
+
+// refuseNewer returns an error if a newer program has written the database at path, and changes
+// nothing. Opened for writing, SQLite would already move into the database what a program that was
+// killed has left in the write-ahead log. Of other errors, [connect] tells.
+func refuseNewer(ctx context.Context, path string) error {
+	db, err := sql.Open("sqlite", readOnlySource(path))
+	if err != nil {
+		return nil
+	}
+	defer db.Close()
+	if version, err := schemaVersion(ctx, db); err == nil && version > len(migrations) {
+		return fmt.Errorf("opening %s: %w", path, newerSchema(version))
+	}
+	return nil
 }
 
 // lookReadOnly is look for a file that has not been migrated, and cannot be.
@@ -130,6 +142,16 @@ func dataSource(path string) string {
 		"_error_rc":     {"1"},
 	}
 	return "file://" + (&url.URL{Path: slashed}).EscapedPath() + "?" + settings.Encode()
+}
+
+// readOnlySource is dataSource for what cannot, or may not, write the database.
+func readOnlySource(path string) string {
+	// SQLite needs to write a file beside the database to read its write-ahead log. An empty
+	// log has no writer, and the database does not change.
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		return dataSource(path) + "&mode=ro"
+	}
+	return dataSource(path) + "&immutable=1"
 }
 
 // damaged reports whether err says that the file is not a database, is

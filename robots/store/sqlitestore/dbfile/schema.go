@@ -107,8 +107,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	case version == len(migrations):
 		return nil // before a transaction begins, which a read-only file would refuse
 	case version > len(migrations):
-		return fmt.Errorf("its schema is version %d, and this program knows versions up to %d: "+
-			"start the newer robotsproxy that wrote it, or move the file away to begin a new one", version, len(migrations))
+		return newerSchema(version)
 	}
 	if version == 0 {
 		// This lets the store give free space back in small pieces. A file that
@@ -135,20 +134,29 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// schemaVersion returns the version of the schema in one of our files; 0 for a new file.
+// schemaVersion returns the version of the schema in one of our files; 0 for a new file. The
+// first programs did not mark their files: those have version 1 and its tables.
 func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
-	var id, version, tables int
+	var id, version int
+	var tables string
 	const query = `
-SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+SELECT application_id, user_version, (SELECT coalesce(group_concat(name, ' ' ORDER BY name), '') FROM sqlite_schema WHERE sql != '')
 FROM pragma_application_id, pragma_user_version`
 	if err := db.QueryRowContext(ctx, query).Scan(&id, &version, &tables); err != nil {
 		return 0, err
 	}
-	isNew := id == 0 && version == 0 && tables == 0
-	if !isNew && (id != applicationID || version <= 0) {
+	isNew := id == 0 && version == 0 && tables == ""
+	isUnmarked := id == 0 && version == 1 && tables == "policies texts versions"
+	if !isNew && !isUnmarked && (id != applicationID || version <= 0) {
 		return 0, errDamaged
 	}
 	return version, nil
+}
+
+// newerSchema is the error about a file that a newer program has written.
+func newerSchema(version int) error {
+	return fmt.Errorf("its schema is version %d, and this program knows versions up to %d: "+
+		"start the newer robotsproxy that wrote it, or move the file away to begin a new one", version, len(migrations))
 }
 
 // errDamaged is about files that SQLite itself opens without complaint.
