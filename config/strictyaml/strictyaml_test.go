@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -220,13 +221,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%q: no error", test.text)
 			continue
 		}
-		lines := strings.SplitAfter(err.Error()+"\n", "\n")
-		lines = lines[:len(lines)-1]
-		ok := len(lines) == len(test.want)
-		for i := range min(len(lines), len(test.want)) {
-			ok = ok && strings.HasPrefix(lines[i], test.want[i])
-		}
-		if !ok {
+		if lines := slices.Collect(strings.Lines(err.Error() + "\n")); !slices.EqualFunc(lines, test.want, strings.HasPrefix) {
 			t.Errorf("%q:\n%s\nwant\n%s", test.text, err, strings.Join(test.want, "\n"))
 		}
 	}

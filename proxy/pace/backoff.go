@@ -82,22 +82,31 @@ func (r rows) of(key fleet.Site, now time.Time) *row {
 	return known
 }
 
-// Failed reports that the origin has failed the permit's request: it could not be reached, did
-// not answer, broke its answer off, or answered with an error of its own. At most one of Failed and Succeeded may be
-// called, before Release, and neither if the request failed for another reason.
-func (p Permit) Failed() {
+// backOff returns the options by which the outcome of the permit's request counts; nil if it does
+// not count.
+func (p Permit) backOff() *Options {
 	if p.waiter == nil {
+		return nil
+	}
+	if opts := p.waiter.lane.pacer.opts.Load(); opts.BackOff.After > 0 {
+		return opts
+	}
+	return nil
+}
+
+// Failed reports that the origin has failed the permit's request: it could not be reached, did
+// not answer, broke its answer off, or answered with an error of its own. At most one of Failed
+// and Succeeded may be called, before Release, and neither if the request failed for another
+// reason.
+func (p Permit) Failed() {
+	opts := p.backOff()
+	if opts == nil {
 		return
 	}
-	w, pacer := p.waiter, p.waiter.lane.pacer
-	opts := pacer.opts.Load()
-	if opts.BackOff.After == 0 {
-		return
-	}
-	key := w.lane.site.key
+	w, pacer, key := p.waiter, p.waiter.lane.pacer, p.waiter.lane.site.key
 	if pacer.fleet != nil {
-		if news := pacer.fleet.Failed(key, w.name(), w.epoch, opts.shared()); news != nil {
-			pacer.learn(key, w, news, opts)
+		if state := pacer.fleet.Failed(key, w.name(), w.epoch, opts.shared()); state != nil {
+			pacer.learn(key, w, state, opts)
 			return
 		}
 	}
@@ -141,24 +150,20 @@ func (p Permit) Answered() {
 // Succeeded reports that the origin has answered the permit's request, and ends a row of
 // failures.
 func (p Permit) Succeeded() {
-	if p.waiter == nil {
+	opts := p.backOff()
+	if opts == nil {
 		return
 	}
-	w, pacer := p.waiter, p.waiter.lane.pacer
-	opts := pacer.opts.Load()
-	if opts.BackOff.After == 0 {
-		return
-	}
-	key := w.lane.site.key
+	w, pacer, key := p.waiter, p.waiter.lane.pacer, p.waiter.lane.site.key
 	pacer.mu.Lock()
 	known := pacer.rows.of(key, pacer.now())
 	ends := known != nil && known.failures > 0 && known.epoch == w.epoch
 	pacer.mu.Unlock()
 	if ends && pacer.fleet != nil {
-		if news := pacer.fleet.Succeeded(key, w.epoch, opts.shared()); news != nil {
-			pacer.learn(key, w, news, opts)
-			if news.Failures == 0 {
-				w.epoch = news.Epoch // it may yet fail in the new one
+		if state := pacer.fleet.Succeeded(key, w.epoch, opts.shared()); state != nil {
+			pacer.learn(key, w, state, opts)
+			if state.Failures == 0 {
+				w.epoch = state.Epoch // it may yet fail in the new one
 			}
 			return
 		}

@@ -186,8 +186,8 @@ func TestFleetFirstRequestIsAProbeThatLeaves(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	pair[1].start(t, r).Release()
-	if news := pair[0].fleet.Look(r.site(), pair[0].opts.Load().shared()); news == nil || news.Wait > 0 {
-		t.Errorf("the probe that has left holds the other proxy: %+v", news)
+	if state := pair[0].fleet.Look(r.site(), pair[0].opts.Load().shared()); state == nil || state.Wait > 0 {
+		t.Errorf("the probe that has left holds the other proxy: %+v", state)
 	}
 	pair[1].mu.Lock()
 	if s := pair[1].sites[r.site()]; s != nil && s.probe != nil {

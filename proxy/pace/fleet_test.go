@@ -95,7 +95,7 @@ func TestFleetMovesUp(t *testing.T) {
 	waiters := &p.sites[r.site()].lanes[sha256.Sum256([]byte(r.Group))].waiters
 	for i, at := 1, waiters.Front(); at != nil; i, at = i+1, at.Next() {
 		w := at.Value.(*waiter)
-		if wait := time.Until(w.slot.Comes); !w.arrived.After(arrived) || !near(wait, time.Duration(i)*r.Delay) {
+		if wait := time.Until(w.slot.At); !w.arrived.After(arrived) || !near(wait, time.Duration(i)*r.Delay) {
 			t.Errorf("number %d came at %v and starts in %v", i, w.arrived, wait)
 		}
 		arrived = w.arrived

@@ -116,7 +116,7 @@ func (l *lane) add(w *waiter) {
 		if before.slot == nil {
 			continue
 		}
-		if !before.slot.Comes.After(w.slot.Comes) {
+		if !before.slot.At.After(w.slot.At) {
 			return
 		}
 		if before.delay != w.delay {
@@ -157,7 +157,7 @@ func (l *lane) first() *waiter {
 func (l *lane) due(w *waiter, free time.Time) time.Time {
 	at := later(l.site.held, free)
 	if w.slot != nil {
-		at = later(at, w.slot.Comes)
+		at = later(at, w.slot.At)
 	}
 	return at
 }

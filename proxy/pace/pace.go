@@ -203,7 +203,7 @@ func (p *Pacer) wait(ctx context.Context, opts *Options, r *Request, delay time.
 		case t.Wait > most:
 			return w.late(t.Wait, t.Hold, ByRetryAfter)
 		default:
-			t.Comes = p.now().Add(t.Wait)
+			t.At = p.now().Add(t.Wait)
 			w.slot = t
 			defer func() {
 				if !w.started {
@@ -267,17 +267,17 @@ func (p *Pacer) blocked(w *waiter) *Late {
 // site is held, and the request has to wait again.
 func (p *Pacer) confirm(opts *Options, r *Request, w *waiter) bool {
 	key := r.site()
-	news := p.fleet.Enter(key, w.name(), opts.shared())
-	if news != nil {
-		p.learn(key, w, news, opts)
+	state := p.fleet.Enter(key, w.name(), opts.shared())
+	if state != nil {
+		p.learn(key, w, state, opts)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.siteOf(key)
-	may := news == nil || news.Wait <= 0
+	may := state == nil || state.Wait <= 0
 	if may && opts.MaxPerDay > 0 {
 		limit := math.MaxInt // the fleet has counted it
-		if news == nil {     // Redis is away
+		if state == nil {    // Redis is away
 			limit = max(1, opts.MaxPerDay/int(p.fleet.Members()))
 		}
 		may = p.countToday(s, limit)
@@ -294,7 +294,7 @@ func (p *Pacer) confirm(opts *Options, r *Request, w *waiter) bool {
 }
 
 // learn does what the fleet says of a site, after a question about w.
-func (p *Pacer) learn(key fleet.Site, w *waiter, n *fleet.News, opts *Options) {
+func (p *Pacer) learn(key fleet.Site, w *waiter, n *fleet.State, opts *Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, s := p.now(), p.siteOf(key)
@@ -378,8 +378,8 @@ func (p *Pacer) Held(r Request) *Hold {
 	if hold := p.heldHere(r.site()); hold != nil || p.fleet == nil || delay == 0 && !opts.asksFleet() {
 		return hold
 	}
-	if news := p.fleet.Look(r.site(), opts.shared()); news != nil && news.Wait > 0 {
-		return &Hold{p.now().Add(news.Wait), holders[news.By]}
+	if state := p.fleet.Look(r.site(), opts.shared()); state != nil && state.Wait > 0 {
+		return &Hold{p.now().Add(state.Wait), holders[state.By]}
 	}
 	return nil
 }

@@ -405,7 +405,7 @@ func TestHoldInAFleet(t *testing.T) {
 		r := of(2 * second)
 		var starts sync.WaitGroup
 		for i := range 4 {
-			w := &waiter{delay: r.Delay, arrived: s.begun, maxWait: 30 * second, slot: &fleet.Turn{Comes: s.begun.Add(time.Duration(i) * r.Delay)}, turn: make(chan error, 1)}
+			w := &waiter{delay: r.Delay, arrived: s.begun, maxWait: 30 * second, slot: &fleet.Turn{At: s.begun.Add(time.Duration(i) * r.Delay)}, turn: make(chan error, 1)}
 			s.join(&r, w)
 			starts.Go(func() {
 				<-w.turn
@@ -435,7 +435,7 @@ func TestSlotsGoByTheOrder(t *testing.T) {
 		for _, slot := range []time.Duration{4, 8, -1, 2, 6} { // -1: Redis is away
 			w := &waiter{delay: r.Delay, arrived: s.begun, maxWait: 30 * second, turn: make(chan error, 1)}
 			if slot >= 0 {
-				w.slot = &fleet.Turn{Comes: s.begun.Add(slot * second)}
+				w.slot = &fleet.Turn{At: s.begun.Add(slot * second)}
 			}
 			s.join(&r, w)
 			l = w.lane
@@ -448,7 +448,7 @@ func TestSlotsGoByTheOrder(t *testing.T) {
 			for i, at := 0, l.waiters.Front(); at != nil; i, at = i+1, at.Next() {
 				got := -1
 				if w := at.Value.(*waiter); w.slot != nil {
-					got = int(w.slot.Comes.Sub(s.begun) / second)
+					got = int(w.slot.At.Sub(s.begun) / second)
 				}
 				if i >= len(slots) || got != slots[i] {
 					t.Errorf("number %d has the slot at %d s, want %v", i, got, slots)
@@ -458,7 +458,7 @@ func TestSlotsGoByTheOrder(t *testing.T) {
 		want(2, 4, -1, 6, 8)
 		s.leave(waiters[1], context.Canceled)
 		want(2, -1, 4, 6)
-		if given := waiters[1].slot.Comes.Sub(s.begun); given != 8*second {
+		if given := waiters[1].slot.At.Sub(s.begun); given != 8*second {
 			t.Errorf("the slot at %v is given back", given)
 		}
 		for _, i := range []int{0, 2, 3, 4} {

@@ -89,7 +89,7 @@ func TestSlotsOfDifferentDelays(t *testing.T) {
 			slot, delay time.Duration
 		}{{9, 5}, {2, 1}, {3, 5}, {1, 1}} {
 			w := &waiter{delay: given.delay * second, arrived: s.begun, maxWait: time.Minute, turn: make(chan error, 1)}
-			w.slot = &fleet.Turn{Comes: s.begun.Add(given.slot * second)}
+			w.slot = &fleet.Turn{At: s.begun.Add(given.slot * second)}
 			s.join(&r, w)
 			go func() {
 				<-w.turn

@@ -2,7 +2,7 @@
 // failures in a row and the counts of the day.
 //
 // A [Fleet] takes turns ([Fleet.Take]) and asks whether a request whose turn has come may start
-// ([Fleet.Enter]). The answer is [News] of the site. No answer means that Redis is away: callers
+// ([Fleet.Enter]). The answer is the [State] of the site. No answer means that Redis is away: callers
 // then pace alone, by [Fleet.Members]. Each question is one script, which Redis runs as a whole.
 package fleet
 
@@ -163,9 +163,9 @@ func (f *Fleet) Members() int64 { return f.members.Load() }
 
 // Turn is a turn taken from the fleet, or found too far off to take.
 type Turn struct {
-	Wait  time.Duration // from when it was taken to when it comes
-	Hold  time.Duration // from when it was taken to the end of the origin's hold; 0 or less if there is none
-	Comes time.Time     // by the clock of this process; the caller of Take sets it
+	Wait time.Duration // from when it was taken to when it comes
+	Hold time.Duration // from when it was taken to the end of the origin's hold; 0 or less if there is none
+	At   time.Time     // by the clock of this process; the caller of Take sets it
 
 	key, token string
 }

@@ -111,14 +111,14 @@ func TestInACluster(t *testing.T) {
 			t.Fatalf("%s: the turns are %v and %v", site.Origin, turn, next)
 		}
 		f.GiveBack(next)
-		if news := f.Enter(site, "1", rules); news == nil || news.By != None {
-			t.Errorf("%s: entering: %+v", site.Origin, news)
+		if state := f.Enter(site, "1", rules); state == nil || state.By != None {
+			t.Errorf("%s: entering: %+v", site.Origin, state)
 		}
-		if news := f.Succeeded(site, 0, rules); news == nil || news.Failures != 0 {
-			t.Errorf("%s: a success: %+v", site.Origin, news)
+		if state := f.Succeeded(site, 0, rules); state == nil || state.Failures != 0 {
+			t.Errorf("%s: a success: %+v", site.Origin, state)
 		}
-		if news := f.Failed(site, "1", 0, rules); news == nil || news.By != BackOff {
-			t.Errorf("%s: a failure: %+v", site.Origin, news)
+		if state := f.Failed(site, "1", 0, rules); state == nil || state.By != BackOff {
+			t.Errorf("%s: a failure: %+v", site.Origin, state)
 		}
 		f.LeaveProbe(site, "1")
 		f.Hold(site, time.Hour)

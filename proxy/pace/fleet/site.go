@@ -29,8 +29,8 @@ type Rules struct {
 // 24 before it.
 const WindowHours = 25
 
-// News is what the fleet knows of a site.
-type News struct {
+// State is what the fleet knows of a site.
+type State struct {
 	Wait  time.Duration // for how long no request may start; 0 if one may
 	By    Reason        // for the wait
 	Probe bool          // the request that asked is the probe
@@ -166,14 +166,14 @@ return 1`)
 
 // Enter asks whether a request may start, and counts it if so. The token names the request among
 // those of all proxies. Enter returns nil if Redis does not answer.
-func (f *Fleet) Enter(site Site, token string, rules Rules) *News {
+func (f *Fleet) Enter(site Site, token string, rules Rules) *State {
 	return f.mayEnter(site, token, rules)
 }
 
 // Look asks whether a request might start. It returns nil if Redis does not answer.
-func (f *Fleet) Look(site Site, rules Rules) *News { return f.mayEnter(site, "", rules) }
+func (f *Fleet) Look(site Site, rules Rules) *State { return f.mayEnter(site, "", rules) }
 
-func (f *Fleet) mayEnter(site Site, token string, rules Rules) *News {
+func (f *Fleet) mayEnter(site Site, token string, rules Rules) *State {
 	prefix, name := f.server.Prefix(site.Origin), site.hashed()
 	return f.learn(enterScript, []string{prefix + holdKey + name, prefix + failuresKey + name, prefix + dayKey + name, prefix + membersKey}, token,
 		digit(rules.RetryAfter), digit(rules.After > 0), ProbeLease.Milliseconds(), probePoll.Milliseconds(),
@@ -182,13 +182,13 @@ func (f *Fleet) mayEnter(site Site, token string, rules Rules) *News {
 
 // Failed adds the failure of a request, which started in an epoch, to the row of a site. It returns
 // nil if Redis does not answer.
-func (f *Fleet) Failed(site Site, token string, epoch int64, rules Rules) *News {
+func (f *Fleet) Failed(site Site, token string, epoch int64, rules Rules) *State {
 	return f.learn(failedScript, f.failuresOf(site), token, epoch, rules.After, milliseconds(rules.First), milliseconds(rules.Max), 0.5+rand.Float64()/2)
 }
 
 // Succeeded ends the row of a site, if its epoch is still that in which the request started. It
 // returns nil if Redis does not answer.
-func (f *Fleet) Succeeded(site Site, epoch int64, rules Rules) *News {
+func (f *Fleet) Succeeded(site Site, epoch int64, rules Rules) *State {
 	return f.learn(succeededScript, f.failuresOf(site), epoch, milliseconds(rules.Max))
 }
 
@@ -199,15 +199,15 @@ func (f *Fleet) LeaveProbe(site Site, token string) {
 	})
 }
 
-// learn runs a script that returns news; nil if Redis does not answer.
-func (f *Fleet) learn(script *redis.Script, keys []string, args ...any) *News {
-	var n News
+// learn runs a script that returns a state; nil if Redis does not answer.
+func (f *Fleet) learn(script *redis.Script, keys []string, args ...any) *State {
+	var n State
 	answered := f.ask(func(ctx context.Context, rdb redis.Cmdable) error {
 		got, err := script.Run(ctx, rdb, keys, args...).Int64Slice()
 		if err != nil {
 			return err
 		}
-		n = News{
+		n = State{
 			By:       Reason(got[0]),
 			Wait:     time.Duration(got[1]) * time.Millisecond,
 			Probe:    got[2] == 1,
