@@ -47,6 +47,7 @@ func TestFullExampleIsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.file = nil
 	if !reflect.DeepEqual(c, Default()) {
 		t.Errorf("got  %+v\nwant %+v", c, Default())
 	}
