@@ -144,14 +144,15 @@ func dataSource(path string) string {
 	return "file://" + (&url.URL{Path: slashed}).EscapedPath() + "?" + settings.Encode()
 }
 
-// readOnlySource is dataSource for what cannot, or may not, write the database.
+// readOnlySource is dataSource for what cannot, or may not, write the database or create it.
 func readOnlySource(path string) string {
+	source := dataSource(path) + "&mode=ro"
 	// SQLite needs to write a file beside the database to read its write-ahead log. An empty
 	// log has no writer, and the database does not change.
-	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
-		return dataSource(path) + "&mode=ro"
+	if log, err := os.Stat(path + "-wal"); err != nil || log.Size() == 0 {
+		source += "&immutable=1"
 	}
-	return dataSource(path) + "&immutable=1"
+	return source
 }
 
 // damaged reports whether err says that the file is not a database, is
