@@ -67,7 +67,7 @@ func TestJudge(t *testing.T) {
 		{"another body", faultless, passed(func(o *outcome) { o.differs = true }), open, "", "the body is not the origin's"},
 		{"a body that is too short", faultless, passed(func(o *outcome) { o.octets = 99 }), open, "", "the body has 99 octets"},
 		{"another status", faultless, passed(func(o *outcome) { o.status = 204 }), open, "", "status 204, but the origin's is 200"},
-		{"another origin's response", faultless, passed(func(o *outcome) { o.header = http.Header{originField: {"6"}} }), open, "", "that of origin 6"},
+		{"another origin's response", faultless, passed(func(o *outcome) { o.header = http.Header{originField: {"6"}} }), open, "", `its origin is "6"`},
 		{"nobody's response", faultless, passed(func(o *outcome) { o.header = nil }), open, "", "neither the origin's nor the proxy's"},
 		{"cut short for no reason", faultless, passed(func(o *outcome) { o.complete, o.err = false, io.ErrUnexpectedEOF }), open, "", "is cut short after 100 of 100"},
 		{"cut short by a kill", faultless, passed(func(o *outcome) { o.complete = false }), killed, "passed: cut short", ""},

@@ -45,6 +45,10 @@ func (c *client) run(ctx context.Context) {
 		door := doors[c.random.IntN(len(doors))]
 		o := c.origins[c.random.IntN(len(c.origins))]
 		draw := c.random.IntN(100)
+		if o.ftp { // which takes no tunnels, and nothing but GET
+			door, draw = []doorKind{plainDoor, tlsDoor}[c.random.IntN(2)], c.random.IntN(85)
+			c.checker.count("visits to FTP servers", 1)
+		}
 		for _, m := range manners {
 			if draw -= m.share; draw < 0 {
 				c.checker.count("visits: "+m.name, 1)
@@ -58,6 +62,9 @@ func (c *client) run(ctx context.Context) {
 // exchange begins an exchange for a random page.
 func (c *client) exchange(door doorKind, o *origin, method string) *exchange {
 	agent := slices.Sorted(maps.Keys(agents))[c.random.IntN(len(agents))]
+	if o.ftp {
+		agent, method = ftpAgent, http.MethodGet
+	}
 	return c.checker.begin(exchange{origin: o, path: randomPath(c.random), agent: agent, method: method, door: string(door) + " of " + c.proxy.name, proxy: c.proxy})
 }
 

@@ -79,7 +79,7 @@ func (c *client) open(door doorKind, o *origin) (_ *session, err error) {
 	}()
 	s := &session{conn: conn, reader: bufio.NewReader(conn)}
 	switch {
-	case door == plainDoor, door == tlsDoor && c.random.IntN(2) == 0:
+	case door == plainDoor, o.ftp, door == tlsDoor && c.random.IntN(2) == 0:
 		s.absolute = true
 		return s, nil
 	case door == connectDoor, door == tlsDoor:

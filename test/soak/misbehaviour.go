@@ -40,7 +40,7 @@ func (c *client) neverRead(ctx context.Context, door doorKind, o *origin) {
 	x := c.exchange(door, o, http.MethodGet)
 	defer c.checker.abandon(x, "never read")
 	for range 20 { // for many have little to read
-		if pageOf(o.seed, o.number, x.path).fault == endless {
+		if x.page.fault == endless {
 			break
 		}
 		c.checker.abandon(x, "chose another page")

@@ -33,13 +33,14 @@ type origin struct {
 	number   int
 	secure   bool // https
 	http2    bool
+	ftp      bool
 	steady   bool // it has one robots.txt, and is always well
 	address  string
 	versions []version // of its robots.txt
 
 	seed    uint64
 	checker *checker
-	server  *http.Server
+	stop    func() error
 
 	mu     sync.Mutex
 	now    version // the robots.txt that is served
@@ -49,12 +50,15 @@ type origin struct {
 	conns  map[net.Conn]bool
 }
 
-// newOrigin starts an origin. Of four, the first two are steady. good is its certificate,
-// wrong that of a host that it isn't.
+// newOrigin starts an origin. Of four, the first two are steady; of 25, one is an FTP server.
+// good is its certificate,
+// wrong that
+// of a host that it isn't.
 func newOrigin(seed uint64, number int, n network, check *checker, good, wrong tls.Certificate) (*origin, error) {
 	random := rand.New(rand.NewPCG(seed, uint64(1000+number)))
+	isFTP := number%25 == 4
 	o := &origin{
-		number: number, secure: number%3 > 0, http2: number%3 == 2, steady: number%4 < 2,
+		number: number, ftp: isFTP, secure: number%3 > 0 && !isFTP, http2: number%3 == 2, steady: number%4 < 2,
 		seed: seed, checker: check, mood: well, conns: map[net.Conn]bool{},
 	}
 	for i := range 5 {
@@ -70,20 +74,27 @@ func newOrigin(seed uint64, number int, n network, check *checker, good, wrong t
 		return nil, fmt.Errorf("starting origin %d: %w", number, err)
 	}
 	o.address = l.Addr().String()
-	o.server = &http.Server{Handler: o, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
-	o.server.Protocols.SetHTTP1(true)
-	o.server.Protocols.SetHTTP2(o.http2)
-	if !o.secure {
-		go o.server.Serve(moodyListener{l, o})
+	l = moodyListener{l, o}
+	if o.ftp {
+		o.stop = l.Close
+		go o.serveFTP(l)
 		return o, nil
 	}
-	o.server.TLSConfig = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	server := &http.Server{Handler: o, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(o.http2)
+	o.stop = server.Close
+	if !o.secure {
+		go server.Serve(l)
+		return o, nil
+	}
+	server.TLSConfig = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if o.is(wrongTLS) {
 			return &wrong, nil
 		}
 		return &good, nil
 	}}
-	go o.server.ServeTLS(moodyListener{l, o}, "", "")
+	go server.ServeTLS(l, "", "")
 	return o, nil
 }
 
@@ -93,14 +104,38 @@ func (o *origin) url(path string) string {
 }
 
 func (o *origin) scheme() string {
-	if o.secure {
+	switch {
+	case o.ftp:
+		return "ftp"
+	case o.secure:
 		return "https"
 	}
 	return "http"
 }
 
+// page is that at a path. An FTP server has fewer faults.
+func (o *origin) page(path string) page {
+	p := pageOf(o.seed, o.number, path)
+	if o.ftp {
+		switch p.fault {
+		case circle, failing:
+			p.fault = faultless
+		case brokenChunk:
+			p.fault = cut
+		}
+	}
+	return p
+}
+
+// isMine says whether a response may be the origin's. Those of FTP servers carry no mark.
+func (o *origin) isMine(header http.Header) bool {
+	return o.ftp || header.Get(originField) == strconv.Itoa(o.number)
+}
+
+// close ends the origin, with all its connections.
 func (o *origin) close() {
-	o.server.Close()
+	o.stop()
+	o.turn(down)
 }
 
 // publish has the origin serve another robots.txt.
@@ -143,7 +178,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.serveRobots(w, r)
 		return
 	}
-	p := pageOf(o.seed, o.number, r.URL.Path)
+	p := o.page(r.URL.Path)
 	o.checker.reached(o, r)
 	if !o.takeUpload(p, r) {
 		panic(http.ErrAbortHandler)
@@ -207,16 +242,22 @@ func (o *origin) servePage(w http.ResponseWriter, r *http.Request, p page) {
 	}
 }
 
-func (o *origin) serveRobots(w http.ResponseWriter, r *http.Request) {
+// serving returns the robots.txt to serve, and whether the origin is too busy for that.
+func (o *origin) serving() (v version, isBurst bool) {
 	o.mu.Lock()
-	v, now := o.now, time.Now()
-	isBurst := o.mood == burst
-	if !isBurst {
-		o.forget(now)
-		o.served = append(o.served, serving{v, now})
+	defer o.mu.Unlock()
+	if o.mood == burst {
+		return o.now, true
 	}
-	o.mu.Unlock()
-	o.checker.count("robots.txt served: "+string(v.kind), 1)
+	now := time.Now()
+	o.forget(now)
+	o.served = append(o.served, serving{o.now, now})
+	o.checker.count("robots.txt served: "+string(o.now.kind), 1)
+	return o.now, false
+}
+
+func (o *origin) serveRobots(w http.ResponseWriter, r *http.Request) {
+	v, isBurst := o.serving()
 	if isBurst {
 		http.Error(w, burstText, http.StatusServiceUnavailable)
 		return
@@ -226,12 +267,7 @@ func (o *origin) serveRobots(w http.ResponseWriter, r *http.Request) {
 		pause(r.Context(), time.Second)
 		io.WriteString(w, v.text())
 	case robotsLong:
-		io.WriteString(w, v.text())
-		for line := []byte("# " + strings.Repeat("and so on ", 100) + "\n"); r.Context().Err() == nil; {
-			if _, err := w.Write(line); err != nil {
-				return
-			}
-		}
+		io.Copy(w, io.MultiReader(strings.NewReader(v.text()), comments{}))
 	case robotsMissing:
 		http.NotFound(w, r)
 	case robotsCircle:
@@ -293,5 +329,9 @@ func (p *paced) Read(b []byte) (int, error) {
 	if !pause(p.ctx, 100*time.Millisecond) {
 		return 0, p.ctx.Err()
 	}
-	return io.ReadFull(p.Reader, b[:min(len(b), p.piece)])
+	n, err := io.ReadFull(p.Reader, b[:min(len(b), p.piece)])
+	if err == io.ErrUnexpectedEOF {
+		err = nil // a last piece
+	}
+	return n, err
 }

@@ -83,6 +83,9 @@ func (s *soak) sealedCommand(ctx context.Context, random *rand.Rand) error {
 	var errands []errand
 	for range 1 + random.IntN(8) {
 		o := s.origins[random.IntN(len(s.origins))]
+		if o.ftp {
+			continue // only HTTP leads out
+		}
 		const agent = "OtherBot/2.0"
 		x := s.checker.begin(exchange{origin: o, path: randomPath(random), agent: agent, method: http.MethodGet, door: "a sealed command"})
 		exchanges = append(exchanges, x)

@@ -109,7 +109,7 @@ func (s *soak) checkCoverage() {
 	}
 	want = append(want, "passed: whole", "passed: slow", "passed: cut short", "passed: circle", "passed: failing", "passed: 5xx burst",
 		"failed: http_response_incomplete", "failed: http_protocol_error", "refused: rule", "refused: unreachable",
-		"sessions over HTTP/2", "robots.txt changed", "client: left within its body")
+		"sessions over HTTP/2", "visits to FTP servers", "robots.txt changed", "client: left within its body")
 	for _, name := range want {
 		if s.checker.counts[name] == 0 {
 			s.checker.fail("none of this happened: %s", name)
