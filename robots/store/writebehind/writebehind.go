@@ -26,10 +26,14 @@ import (
 	"robotsproxy/robots/store"
 )
 
-// What may be pending before AwaitRoom waits: few enough records to be written within
-// closeTimeout, and few enough octets to be held in memory while the store fails.
+// What may be pending before AwaitRoom waits.
 const (
-	maxPending      = 1024
+	// maxPending is two batches: one that is being written, and the next. It bounds what a
+	// killed process loses of what has decided requests while the store works: these records,
+	// and one for each fetch that had room when it began. A record waits for no timer: a batch
+	// is written as soon as the last one has been.
+	maxPending = 2 * writeBatch
+	// maxPendingBytes are few enough to be held in memory while the store fails.
 	maxPendingBytes = 8 << 20
 )
 
