@@ -160,6 +160,9 @@ func (s *Server) newHTTPServer(handler http.HandlerFunc) *http.Server {
 // still; see [conns.Limits.StallTimeout].
 func (s *Server) SetStallTimeout(limit time.Duration) { s.forwarder.SetStallTimeout(limit) }
 
+// Connections is how many connections of clients are open.
+func (s *Server) Connections() int { return s.clients.Len() }
+
 // Distrusted are the hosts, sorted, whose certificate made a client leave, as one does that
 // does not trust the CA. They are complete after Shutdown.
 func (s *Server) Distrusted() []string { return s.distrust.Hosts() }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -232,6 +233,7 @@ func (s *Service) start(ctx context.Context, servers *errgroup.Group) {
 		servers.Go(func() error { return d.serve(d.Listener) })
 	}
 	servers.Go(func() error { s.gate.WarnOfOverrides(ctx); return nil })
+	servers.Go(func() error { releaseMemory(ctx, s.proxy.Connections, debug.FreeOSMemory); return nil })
 	s.ready.Store(true)
 	daemon.SdNotify(false, daemon.SdNotifyReady) // does nothing unless a supervisor waits for it
 }

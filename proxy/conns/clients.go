@@ -103,6 +103,13 @@ func (c *Clients) NoteState(client net.Conn, state http.ConnState) {
 	}
 }
 
+// Len is how many connections are open.
+func (c *Clients) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
+
 // NoteNew notes whether a connection's client has yet to send its first request. A connection
 // is new from its acceptance on until NoteState is told of its request. One that did not come
 // from a [Clients.Listener] is ignored.
