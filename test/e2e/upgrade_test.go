@@ -8,11 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"robotsproxy/internal/redistest"
 )
 
 // The program goes on with the data directory and the configuration of each older version. A new
@@ -93,7 +98,8 @@ func testUpgrade(t *testing.T, fixture string, newest int) {
 	}
 }
 
-// A data directory that a newer version has upgraded is refused by every command that would write there, and stays as it is.
+// A data directory that a newer version has upgraded is refused by every command that would write
+// there, and stays as it is.
 func TestDowngradeIsRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -135,6 +141,96 @@ func TestDowngradeIsRefused(t *testing.T) {
 			t.Errorf("%s left %q", command, files)
 		}
 	}
+}
+
+// What older versions of the program have left in Redis rules as before, or is fetched again. The
+// program takes nothing away that they still use.
+func TestFleetOfTwoVersions(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		file     string
+		fetches  int      // of robots.txt: of sites with a text, if texts had other names in Redis
+		counted  int      // requests of before
+		versions []string // the texts in the history of http://one.example
+	}{
+		{"redis1.txt", 2, 0, []string{"User-agent: *\nDisallow: /new/\n"}},
+		{"redis2.txt", 0, 9, []string{"User-agent: *\nDisallow: /new/\n", "User-agent: *\nDisallow: /old/\n"}},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			keys := fillRedis(t, server, string(readFile(t, filepath.Join("testdata", "upgrade", test.file))))
+			site := newOrigin(t, "http", says("User-agent: *\nDisallow: /new/\n"), nil)
+			w := start(t, "cache: {store: redis, redis_url: '"+server.URL()+"'}",
+				"upstream: {ca_file: ORIGINS, proxy: 'http://"+newParent(t, site)+"'}", "pace: {max_per_day: 100}")
+			wantRefused(t, w.curl("http://one.example/new/page"), "Disallow: /new/")
+			for url, want := range map[string]int{
+				"http://one.example/page":  200,
+				"http://two.example/page":  200,
+				"http://slow.example/page": 429, // by the Retry-After that it gave the older version
+			} {
+				if r := w.curl(url); r.status != want {
+					t.Errorf("%s: status %d, want %d", url, r.status, want)
+				}
+			}
+			if down := w.ask("/api/v1/policy?origin=http://down.example"); down["unreachable_since"] == nil {
+				t.Errorf("of http://down.example is known %v", down)
+			}
+			if n := site.robotsFetches(); n != test.fetches {
+				t.Errorf("robots.txt was fetched %d times, want %d", n, test.fetches)
+			}
+			w.stop()
+
+			var history struct{ Versions []struct{ Text string } }
+			must(t, json.Unmarshal([]byte(w.runCommand("history", "http://one.example", "--json")), &history))
+			texts := []string{}
+			for _, v := range history.Versions {
+				texts = append(texts, v.Text)
+			}
+			if !slices.Equal(texts, test.versions) {
+				t.Errorf("the history of http://one.example is %q, want %q", texts, test.versions)
+			}
+			if n := w.report().reported(); n != float64(test.counted+4) {
+				t.Errorf("the report has %v requests, want the %d of before and 4", n, test.counted)
+			}
+			if n := server.Inspect().Exists(t.Context(), keys...).Val(); n != int64(len(keys)) {
+				t.Errorf("of the %d keys of before, %d are there", len(keys), n)
+			}
+		})
+	}
+}
+
+// fillRedis has a server carry out commands, a line each with its arguments in quotes, and returns
+// their keys.
+func fillRedis(t *testing.T, server *redistest.Server, commands string) (keys []string) {
+	t.Helper()
+	now := time.Now()
+	day := strconv.FormatInt(now.Unix()/(24*60*60), 10)
+	named := strings.NewReplacer("TODAY", now.UTC().Format(time.DateOnly), `"DAY"`, strconv.Quote(day), `"HOUR"`, strconv.Quote(strconv.FormatInt(now.Unix()/(60*60), 10)))
+	moved := regexp.MustCompile(`"NOW([+-]\d+)"`)
+	rdb := server.Inspect()
+	for line := range strings.Lines(named.Replace(commands)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		line = moved.ReplaceAllStringFunc(line, func(quoted string) string {
+			ms, err := strconv.ParseInt(quoted[len(`"NOW`):len(quoted)-1], 10, 64)
+			must(t, err)
+			return strconv.Quote(strconv.FormatInt(now.UnixMilli()+ms, 10))
+		})
+		command, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		args := []any{command}
+		for rest != "" {
+			quoted, err := strconv.QuotedPrefix(rest)
+			must(t, err)
+			arg, err := strconv.Unquote(quoted)
+			must(t, err)
+			args, rest = append(args, arg), strings.TrimSpace(rest[len(quoted):])
+		}
+		must(t, rdb.Do(t.Context(), args...).Err())
+		keys = append(keys, args[1].(string))
+	}
+	return keys
 }
 
 // restore makes policies.db in the data directory from the statements in a file. All its times are
