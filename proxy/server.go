@@ -217,8 +217,7 @@ const newGrace = 2 * time.Second
 // and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
-	s.accepting.Lock() // nothing more is accepted
-	s.accepting.Unlock()
+	s.awaitAccepting()
 	servers := []*http.Server{s.outer, s.inner, s.byHost}
 	for _, server := range servers {
 		server.SetKeepAlivesEnabled(false)
@@ -247,6 +246,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.settle()
 	s.transport.CloseIdleConnections()
 	return err
+}
+
+// awaitAccepting waits until nothing more is accepted.
+func (s *Server) awaitAccepting() {
+	s.accepting.Lock()
+	defer s.accepting.Unlock()
 }
 
 const (

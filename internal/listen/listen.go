@@ -103,13 +103,15 @@ func (p Place) is(listening net.Addr) bool {
 // sockets that no Listen has taken. known are the keys of all places.
 func (l *Listeners) CheckTaken(known []string) error {
 	defer l.Close()
+	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(l.passed)) {
 		if slices.Contains(known, name) {
-			return fmt.Errorf("systemd passes a socket for %s, which the configuration leaves empty: write %s there, or stop the .socket unit", name, l.passed[name][0].Addr())
+			errs = append(errs, fmt.Errorf("systemd passes a socket for %s, which the configuration leaves empty: write %s there, or stop the .socket unit", name, l.passed[name][0].Addr()))
+			continue
 		}
-		return fmt.Errorf("systemd passes a socket called %s: write FileDescriptorName= in its .socket unit, with one of %s", name, strings.Join(known, ", "))
+		errs = append(errs, fmt.Errorf("systemd passes a socket called %s: write FileDescriptorName= in its .socket unit, with one of %s", name, strings.Join(known, ", ")))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Close closes what a supervisor has passed and no Listen has taken.
