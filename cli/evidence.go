@@ -16,6 +16,7 @@ import (
 
 	"robotsproxy/cli/engine"
 	"robotsproxy/cli/evidence"
+	"robotsproxy/cli/evidence/sealedzip"
 	"robotsproxy/config"
 	"robotsproxy/internal/build"
 	"robotsproxy/internal/printable"
@@ -285,24 +286,24 @@ is bad.`,
 	return cmd
 }
 
-func verifyFile(name string) (evidence.Verified, error) {
+func verifyFile(name string) (v sealedzip.Verified, err error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return evidence.Verified{}, err
+		return v, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return evidence.Verified{}, err
+		return v, err
 	}
 	if !info.Mode().IsRegular() {
-		return evidence.Verified{}, errors.New("it is not a regular file; name the archive itself")
+		return v, errors.New("it is not a regular file; name the archive itself")
 	}
 	return evidence.Verify(file, info.Size())
 }
 
-func printVerified(w io.Writer, v evidence.Verified, trusted bool) error {
-	text := fmt.Sprintf("Whole: all %d files are as SHA256SUMS lists them, and there is no other.\n", v.Files)
+func printVerified(w io.Writer, v sealedzip.Verified, trusted bool) error {
+	text := fmt.Sprintf("Whole: all %d files are as SHA256SUMS lists them, and there is no other.\n", len(v.Files))
 	for _, key := range v.Keys {
 		text += fmt.Sprintf("Signed by the key %s.\n", key)
 	}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"robotsproxy/cli/evidence/sealedzip"
 )
 
 // writeDecisions writes the file of decisions. It returns the texts that they name, in hex, by
 // origin; the origins of the scope are among them, even if there was no request.
-func (a *Archive) writeDecisions(ctx context.Context, found *Found) (m member, named map[string][]string, err error) {
-	file, err := newSpool(a.Source.file(), a.Scratch)
+func (a *Archive) writeDecisions(ctx context.Context, found *Found) (m sealedzip.Member, named map[string][]string, err error) {
+	file, err := a.spool(a.Source.file())
 	if err != nil {
 		return m, nil, err
 	}
@@ -31,7 +33,7 @@ func (a *Archive) writeDecisions(ctx context.Context, found *Found) (m member, n
 		return m, nil, err
 	}
 	found.Origins = len(named)
-	m, err = file.end()
+	m, err = file.Member()
 	return m, named, err
 }
 

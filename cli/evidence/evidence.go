@@ -1,20 +1,29 @@
 // Package evidence makes archives that show how a bot was led in a period: what was decided
 // about its requests, and the texts of robots.txt and tdmrep.json that ruled then. [Archive]
-// says what goes in and writes it. [Verify] checks that nothing was changed since.
+// says what goes in and writes it. [Verify] checks that nothing was changed since. Package
+// sealedzip is the form that both know.
 //
-// An archive is a zip file whose members are stored as they are, so that SHA256SUMS and its
-// signatures cover every octet that is not given by the format: see [container]. The same
-// inputs make the same archive, octet by octet.
+// The same inputs make the same archive, octet by octet.
 package evidence
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 
+	"robotsproxy/cli/evidence/sealedzip"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/counts"
+)
+
+// The files of an archive, besides that of the source and those that seal it.
+const (
+	readmeFile = "README.txt"
+	indexFile  = "robots.jsonl"
+	textsFile  = "robots.warc.gz"
 )
 
 // A Scope says what an archive is about.
@@ -100,9 +109,36 @@ func (a *Archive) Write(ctx context.Context, w io.Writer) (Found, error) {
 	if err != nil {
 		return found, err
 	}
-	members := []member{decisions, index, texts, inMemory(readmeFile, readme)}
-	if len(a.Signers) > 0 {
-		members = append(members, a.keys()...)
+	var keys []*sign.Key
+	for _, s := range a.Signers {
+		keys = append(keys, s.Key)
 	}
-	return found, container(w, a.seal(members))
+	return found, sealedzip.Write(w, []sealedzip.Member{decisions, index, texts, sealedzip.InMemory(readmeFile, readme)}, keys)
+}
+
+// spool returns a file of the archive that is yet to be written.
+func (a *Archive) spool(name string) (*sealedzip.Spool, error) {
+	scratch, err := a.Scratch()
+	if err != nil {
+		return nil, err
+	}
+	return sealedzip.NewSpool(name, scratch), nil
+}
+
+// Verify returns an error unless the file of so many octets is an archive as [Archive.Write]
+// writes it: sealed, and with all its files. See [sealedzip.Verify].
+func Verify(file io.ReaderAt, size int64) (sealedzip.Verified, error) {
+	v, err := sealedzip.Verify(file, size)
+	if err != nil {
+		return sealedzip.Verified{}, err
+	}
+	for _, name := range []string{readmeFile, indexFile, textsFile} {
+		if !slices.Contains(v.Files, name) {
+			return sealedzip.Verified{}, fmt.Errorf("it has no %s", name)
+		}
+	}
+	if log, counted := (Log{}).file(), (Counts{}).file(); !slices.Contains(v.Files, log) && !slices.Contains(v.Files, counted) {
+		return sealedzip.Verified{}, fmt.Errorf("it has neither %s nor %s", log, counted)
+	}
+	return v, nil
 }

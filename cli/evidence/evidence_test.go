@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"robotsproxy/cli/evidence/sealedzip"
 	"robotsproxy/proxy/sign"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/counts"
@@ -249,7 +250,7 @@ func TestArchiveOfALog(t *testing.T) {
 		}
 	}
 	verified, err := Verify(bytes.NewReader(archive), int64(len(archive)))
-	if err != nil || verified.Files != 6 || !slices.Equal(verified.Keys, []string{testKey(1).ID()}) {
+	if err != nil || len(verified.Files) != 6 || !slices.Equal(verified.Keys, []string{testKey(1).ID()}) {
 		t.Errorf("verified %+v, %v", verified, err)
 	}
 	again, _ := archiveOf(logOf(
@@ -258,6 +259,31 @@ func TestArchiveOfALog(t *testing.T) {
 	)).write(t)
 	if !bytes.Equal(archive, again) {
 		t.Error("the same again makes another archive")
+	}
+}
+
+// A sealed file that lacks one of the files of an archive is none.
+func TestWhatIsNoArchive(t *testing.T) {
+	all := []string{readmeFile, indexFile, textsFile, Log{}.file()}
+	for missing, want := range map[string]string{
+		"":           "",
+		readmeFile:   "it has no README.txt",
+		indexFile:    "it has no robots.jsonl",
+		textsFile:    "it has no robots.warc.gz",
+		Log{}.file(): "it has neither decisions.jsonl.gz nor counts.jsonl.gz",
+	} {
+		var members []sealedzip.Member
+		for _, name := range all {
+			if name != missing {
+				members = append(members, sealedzip.InMemory(name, nil))
+			}
+		}
+		var b bytes.Buffer
+		must(t, sealedzip.Write(&b, members, []*sign.Key{testKey(1)}))
+		v, err := Verify(bytes.NewReader(b.Bytes()), int64(b.Len()))
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && (got != want || v.Files != nil) {
+			t.Errorf("without %q it is %+v, %v; want %q", missing, v, err, want)
+		}
 	}
 }
 
@@ -440,7 +466,7 @@ func FuzzLog(f *testing.F) {
 			return
 		}
 		must(t, err)
-		if _, err := verify(b.Bytes()); err != nil {
+		if _, err := Verify(bytes.NewReader(b.Bytes()), int64(b.Len())); err != nil {
 			t.Fatal(err)
 		}
 		files := unpack(t, b.Bytes())

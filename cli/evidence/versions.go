@@ -2,6 +2,8 @@ package evidence
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"robotsproxy/cli/evidence/sealedzip"
+	"robotsproxy/cli/evidence/warc"
 	"robotsproxy/internal/printable"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/counts"
@@ -26,19 +30,22 @@ type indexLine struct {
 	Missing   bool      `json:"missing,omitempty"`
 }
 
+// textsDescription says what the texts in the WARC file are.
+const textsDescription = "texts that say what bots may do, as robotsproxy has read them; without the HTTP header, and no longer than it reads"
+
 // writeVersions writes the files' versions: those that may have ruled in the period, and those
 // that decisions name. The index tells of all, the WARC file has the texts.
-func (a *Archive) writeVersions(ctx context.Context, named map[string][]string, found *Found) (index, texts member, err error) {
-	indexSpool, err := newSpool(indexFile, a.Scratch)
+func (a *Archive) writeVersions(ctx context.Context, named map[string][]string, found *Found) (index, texts sealedzip.Member, err error) {
+	indexSpool, err := a.spool(indexFile)
 	if err != nil {
 		return index, texts, err
 	}
-	textSpool, err := newSpool(textsFile, a.Scratch)
+	textSpool, err := a.spool(textsFile)
 	if err != nil {
 		return index, texts, err
 	}
 	w := versionWriter{index: indexSpool, period: a.Period, found: found}
-	if w.texts, err = newWARC(textSpool, a.Software, a.From.Start()); err != nil {
+	if w.texts, err = warc.NewWriter(textSpool, warc.Info{Filename: textsFile, Software: a.Software, Description: textsDescription, Date: a.From.Start()}); err != nil {
 		return index, texts, err
 	}
 	for _, origin := range slices.Sorted(maps.Keys(named)) {
@@ -55,15 +62,15 @@ func (a *Archive) writeVersions(ctx context.Context, named map[string][]string, 
 			}
 		}
 	}
-	index, err = indexSpool.end()
-	texts, err2 := textSpool.end()
+	index, err = indexSpool.Member()
+	texts, err2 := textSpool.Member()
 	return index, texts, errors.Join(err, err2)
 }
 
 // A versionWriter writes versions to the index and to the WARC file.
 type versionWriter struct {
 	index  io.Writer
-	texts  *warc
+	texts  *warc.Writer
 	period counts.Period
 	found  *Found
 }
@@ -82,7 +89,7 @@ func (w *versionWriter) write(origin string, f File, named []string) error {
 		line := indexLine{Origin: origin, URL: f.URL, SHA256: v.SHA256, Status: v.Status, FirstSeen: v.FirstSeen.UTC(), LastSeen: v.LastSeen.UTC()}
 		if v.SHA256 != "" {
 			var err error
-			if line.RecordID, err = w.texts.resource(f.URL, f.MediaType, v); err != nil {
+			if line.RecordID, err = w.texts.Resource(f.URL, f.MediaType, v.Body, v.FirstSeen); err != nil {
 				return err
 			}
 		}
@@ -117,7 +124,10 @@ func oldestFirst(versions []store.Version) []store.Version {
 }
 
 // isIntact reports whether a version has no text, or that of its sum.
-func isIntact(v store.Version) bool { return v.SHA256 == "" || digest(v.Body) == "sha256:"+v.SHA256 }
+func isIntact(v store.Version) bool {
+	sum := sha256.Sum256(v.Body)
+	return v.SHA256 == "" || hex.EncodeToString(sum[:]) == v.SHA256
+}
 
 // mayRule reports whether a version may have ruled at some time of the period: from when it was
 // first seen until another one was seen after it was last seen.

@@ -34,12 +34,17 @@ var arrows = map[string]map[string]string{
 		"internal/clientsetup": "which variables clients read",
 	},
 	"cli/evidence": {
-		"internal/printable":  "JSON and texts show what sites and clients wrote",
-		"proxy/decision":      "the words of decisions in the log",
-		"proxy/sign":          "keys sign archives",
-		"robots":              "the origins of requests",
-		"robots/store":        "the versions of files",
-		"robots/store/counts": "the counts of decisions, and days",
+		"cli/evidence/sealedzip": "the form of archives",
+		"cli/evidence/warc":      "the form of the file with the texts",
+		"internal/printable":     "JSON and texts show what sites and clients wrote",
+		"proxy/decision":         "the words of decisions in the log",
+		"proxy/sign":             "keys sign archives",
+		"robots":                 "the origins of requests",
+		"robots/store":           "the versions of files",
+		"robots/store/counts":    "the counts of decisions, and days",
+	},
+	"cli/evidence/sealedzip": {
+		"proxy/sign": "keys sign archives",
 	},
 	"cli/summary": {
 		"internal/printable": "it shows what sites and clients wrote",
@@ -376,7 +381,7 @@ var commandLine = []string{"cli", "cli/card", "cli/engine"}
 
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
-	"robots/urlpath", "cli/child",
+	"robots/urlpath", "cli/child", "cli/evidence/warc",
 	"proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/listen", "internal/loopback",
 	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/shortage", "internal/wholefile",

@@ -1,10 +1,13 @@
-package evidence
+package sealedzip
 
 import (
 	"archive/zip"
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +19,53 @@ func verify(archive []byte) (Verified, error) {
 	return Verify(bytes.NewReader(archive), int64(len(archive)))
 }
 
+func testKey(seed byte) *sign.Key {
+	return sign.NewKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)))
+}
+
+// The files of the archives in these tests.
+const readmeFile, dataFile = "README.txt", "data.jsonl"
+
+// archiveOf is a small archive that the keys sign.
+func archiveOf(t testing.TB, keys ...*sign.Key) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	must(t, Write(&b, []Member{InMemory(readmeFile, []byte("Read me.\n")), InMemory(dataFile, []byte("{}\n"))}, keys))
+	return b.Bytes()
+}
+
 // signed is a small archive, signed by testKey(1).
-func signed(t testing.TB) []byte {
-	archive, _ := archiveOf(logOf(line(5, shop+"/old/1", sum("User-agent: *\nDisallow: /old\n")))).write(t)
-	return archive
+func signed(t testing.TB) []byte { return archiveOf(t, testKey(1), testKey(1)) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An archive has its members, and what seals them. A spool makes the same member as memory.
+func TestFilesOfAnArchive(t *testing.T) {
+	v, err := verify(signed(t))
+	if want := []string{readmeFile, dataFile, keyPrefix + testKey(1).ID() + keySuffix, keySetFile}; err != nil || !slices.Equal(v.Files, want) || !slices.Equal(v.Keys, []string{testKey(1).ID()}) {
+		t.Errorf("it has %+v, %v; want the files %v", v, err, want)
+	}
+	if v, err := verify(archiveOf(t)); err != nil || len(v.Files) != 2 || len(v.Keys) != 0 {
+		t.Errorf("without a key it has %+v, %v", v, err)
+	}
+	scratch, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
+	must(t, err)
+	defer scratch.Close()
+	spool := NewSpool(dataFile, scratch)
+	io.WriteString(spool, "{}")
+	io.WriteString(spool, "\n")
+	data, err := spool.Member()
+	must(t, err)
+	var b bytes.Buffer
+	must(t, Write(&b, []Member{data, InMemory(readmeFile, []byte("Read me.\n"))}, []*sign.Key{testKey(1)}))
+	if !bytes.Equal(b.Bytes(), signed(t)) {
+		t.Error("a spool makes another archive than memory")
+	}
 }
 
 // No octet of an archive can be another one, be missing or be added, and none of its bits.
@@ -49,14 +95,14 @@ func TestEveryChangeIsFound(t *testing.T) {
 }
 
 // repacked returns a zip file that has the members, in whichever order.
-func repacked(t testing.TB, members []member) []byte {
+func repacked(t testing.TB, members []Member) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	archive := zip.NewWriter(&b)
 	for _, m := range members {
 		w, err := archive.CreateRaw(m.header())
 		must(t, err)
-		must(t, copyMember(w, m))
+		must(t, m.copyTo(w))
 	}
 	must(t, archive.Close())
 	return b.Bytes()
@@ -66,70 +112,64 @@ func repacked(t testing.TB, members []member) []byte {
 func TestWhatIsWrongWithAnArchive(t *testing.T) {
 	archive := signed(t)
 	id, otherID := testKey(1).ID(), testKey(2).ID()
-	seal, key := sealPrefix+id+sealSuffix, keyPrefix+id+keySuffix
+	signature, key := sealPrefix+id+sealSuffix, keyPrefix+id+keySuffix
 	list := find(membersOf(t, archive), manifestFile)
 	listed, err := list.content()
 	must(t, err)
-	without := func(name string) func([]member) []member {
-		return func(all []member) []member {
-			return slices.DeleteFunc(all, func(m member) bool { return m.name == name })
+	without := func(name string) func([]Member) []Member {
+		return func(all []Member) []Member {
+			return slices.DeleteFunc(all, func(m Member) bool { return m.name == name })
 		}
 	}
-	with := func(name, content string) func([]member) []member {
-		return func(all []member) []member {
-			all = append(without(name)(all), inMemory(name, []byte(content)))
+	with := func(name, content string) func([]Member) []Member {
+		return func(all []Member) []Member {
+			all = append(without(name)(all), InMemory(name, []byte(content)))
 			inOrder(all)
 			return all
 		}
 	}
 	// resigned lists the files anew, which another key signs.
-	resigned := func(change func([]member) []member, keys ...*sign.Key) func([]member) []member {
-		return func(all []member) []member {
-			all = slices.DeleteFunc(change(all), func(m member) bool { return isSeal(m.name) })
-			a := Archive{}
-			for _, k := range keys {
-				a.Signers = append(a.Signers, Signer{Key: k})
-			}
-			return a.seal(all)
+	resigned := func(change func([]Member) []Member, keys ...*sign.Key) func([]Member) []Member {
+		return func(all []Member) []Member {
+			all = slices.DeleteFunc(change(all), func(m Member) bool { return isSeal(m.name) })
+			return seal(all, keys)
 		}
 	}
 	for name, test := range map[string]struct {
-		change func([]member) []member
+		change func([]Member) []Member
 		want   string // "": nothing
 	}{
-		"nothing":                      {func(all []member) []member { return all }, ""},
+		"nothing":                      {func(all []Member) []Member { return all }, ""},
 		"a changed file":               {with(readmeFile, "What?"), "its file README.txt was changed: it is not as SHA256SUMS lists it"},
 		"another file":                 {with("more.txt", "More."), "it has a file more.txt, which SHA256SUMS does not list"},
-		"a file less":                  {without(textsFile), `SHA256SUMS lists "robots.warc.gz", which is not there`},
+		"a file less":                  {without(dataFile), `SHA256SUMS lists "data.jsonl", which is not there`},
 		"no manifest":                  {without(manifestFile), "it has no SHA256SUMS"},
-		"no signature":                 {without(seal), "its key " + id + " has not signed it: it has no " + seal},
+		"no signature":                 {without(signature), "its key " + id + " has not signed it: it has no " + signature},
 		"another manifest":             {with(manifestFile, string(listed)+"\n"), `SHA256SUMS lists "", which is not there`},
 		"a manifest with a file twice": {with(manifestFile, string(listed)+string(listed[:strings.IndexByte(string(listed), '\n')+1])), "it does not list every file once"},
 		"a manifest out of order":      {with(manifestFile, reversed(string(listed))), "it does not list every file once, in order"},
 		"an endless manifest":          {with(manifestFile, strings.Repeat("x", maxSmall+1)), "has 65537 octets, more than such a file ever has"},
-		"an empty signature":           {with(seal, ""), "is not the signature of SHA256SUMS by the key"},
-		"another's signature":          {with(seal, string(testKey(2).SignFile(listed))), "is not the signature of SHA256SUMS by the key"},
+		"an empty signature":           {with(signature, ""), "is not the signature of SHA256SUMS by the key"},
+		"another's signature":          {with(signature, string(testKey(2).SignFile(listed))), "is not the signature of SHA256SUMS by the key"},
 		"a signature without key":      {with(sealPrefix+otherID+sealSuffix, string(testKey(2).SignFile(listed))), "it has a signature by the key " + otherID + ", but no key-" + otherID},
 		"a new manifest":               {resigned(with(readmeFile, "What?")), "its key " + id + " has not signed it"},
 		"a key of another name":        {resigned(with(key, string(testKey(2).PublicPEM())), testKey(1)), "its file " + key + " has another key"},
 		"no key in the file":           {resigned(with(key, "key"), testKey(1)), "its file " + key + " has no public key"},
-		"without texts, all signed":    {resigned(without(textsFile), testKey(1)), "it has no robots.warc.gz"},
-		"without decisions":            {resigned(without("decisions.jsonl.gz"), testKey(1)), "it has neither decisions.jsonl.gz nor counts.jsonl.gz"},
-		"a file twice":                 {func(all []member) []member { return append(all[:1:1], all...) }, "it has the file README.txt twice"},
+		"a file twice":                 {func(all []Member) []Member { return append(all[:1:1], all...) }, "it has the file README.txt twice"},
 		"a way out":                    {with("../../etc/passwd", ""), `it has a file "../../etc/passwd"`},
 		"a way to the root":            {with("/etc/passwd", ""), `it has a file "/etc/passwd"`},
 		"a folder":                     {with("zz/", ""), `it has a file "zz/"`},
 		"a name for terminals":         {with("\x1b[2J", ""), `it has a file "\x1b[2J"`},
-		"another order":                {func(all []member) []member { slices.Reverse(all); return all }, errRepacked.Error()},
-		"very many files": {func(all []member) []member {
+		"another order":                {func(all []Member) []Member { slices.Reverse(all); return all }, errRepacked.Error()},
+		"very many files": {func(all []Member) []Member {
 			for i := range 300 {
-				all = append(all, inMemory(fmt.Sprintf("zz%03d", i), nil))
+				all = append(all, InMemory(fmt.Sprintf("zz%03d", i), nil))
 			}
 			return all
 		}, "it has more than 256 files"},
-		"millions of files": {func(all []member) []member {
+		"millions of files": {func(all []Member) []Member {
 			for i := range 2000 {
-				all = append(all, inMemory(fmt.Sprintf("zz%04d", i), nil))
+				all = append(all, InMemory(fmt.Sprintf("zz%04d", i), nil))
 			}
 			return all
 		}, "its directory is too long"},
@@ -152,7 +192,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 		for _, m := range membersOf(t, archive) {
 			to, err := w.CreateHeader(&zip.FileHeader{Name: m.name, Method: method})
 			must(t, err)
-			must(t, copyMember(to, m))
+			must(t, m.copyTo(to))
 		}
 		must(t, w.Close())
 		if _, err := verify(b.Bytes()); err != errRepacked {
@@ -164,9 +204,9 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 	}
 }
 
-func membersOf(t testing.TB, archive []byte) []member {
+func membersOf(t testing.TB, archive []byte) []Member {
 	t.Helper()
-	members, err := readContainer(bytes.NewReader(archive), int64(len(archive)))
+	members, err := readZip(bytes.NewReader(archive), int64(len(archive)))
 	must(t, err)
 	for i := range members {
 		must(t, members[i].hash())
@@ -182,8 +222,8 @@ func reversed(text string) string {
 
 // What has too many octets or files for programs to read is not made.
 func TestArchivesAreBounded(t *testing.T) {
-	huge := member{name: "huge", size: 5 << 30}
-	if err := container(io.Discard, []member{huge}); err == nil || !strings.Contains(err.Error(), "make several, of fewer days or origins") {
+	huge := Member{name: "huge", size: 5 << 30}
+	if err := writeZip(io.Discard, []Member{huge}); err == nil || !strings.Contains(err.Error(), "make several, of fewer days or origins") {
 		t.Errorf("of 5 GiB: %v", err)
 	}
 }
@@ -192,11 +232,8 @@ func TestArchivesAreBounded(t *testing.T) {
 // archive.
 func FuzzVerify(f *testing.F) {
 	archive := signed(f)
-	unsigned := archiveOf(logOf(line(5, shop+"/", "")))
-	unsigned.Signers = nil
-	other, _ := unsigned.write(f)
 	f.Add(archive)
-	f.Add(other)
+	f.Add(archiveOf(f))
 	f.Add(archive[:len(archive)-1])
 	f.Add(append([]byte("x"), archive...))
 	f.Add(archive[len(archive)-22:])
@@ -213,7 +250,7 @@ func FuzzVerify(f *testing.F) {
 		}
 		members := membersOf(t, file)
 		var again bytes.Buffer
-		must(t, container(&again, members))
+		must(t, writeZip(&again, members))
 		if !bytes.Equal(again.Bytes(), file) {
 			t.Error("it is not as it would be made")
 		}

@@ -1,4 +1,7 @@
-package evidence
+// Package warc writes WARC/1.1 files (ISO 28500:2017) of texts that are kept without the
+// exchange by which they came: a warcinfo record, and a resource record for each text. Make a
+// [Writer] with [NewWriter]. The same texts make the same file, octet by octet.
+package warc
 
 import (
 	"bytes"
@@ -10,45 +13,51 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"robotsproxy/robots/store"
 )
 
-// A warc writes a WARC/1.1 file (ISO 28500:2017), in which each record is compressed by itself
-// (annex D). Digests are in hex, so that they are found by the sums that logs have.
-type warc struct {
+// Info is what a file says of itself.
+type Info struct {
+	Filename    string
+	Software    string // that writes it, as in robotsproxy/1.2.3
+	Description string
+	Date        time.Time
+}
+
+// A Writer writes a file, in which each record is compressed by itself (annex D). Digests are
+// in hex, so that they are found by the sums that logs have.
+type Writer struct {
 	w    io.Writer
 	info string // ID of the warcinfo record
 }
 
-// newWARC begins a file with its warcinfo record, which is dated at.
-func newWARC(w io.Writer, software string, at time.Time) (*warc, error) {
-	block := []byte("software: " + software + "\r\n" +
+// NewWriter begins a file with its warcinfo record.
+func NewWriter(w io.Writer, info Info) (*Writer, error) {
+	block := []byte("software: " + info.Software + "\r\n" +
 		"format: WARC File Format 1.1\r\n" +
 		"conformsTo: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n" +
-		"description: texts that say what bots may do, as robotsproxy has read them; without the HTTP header, and no longer than it reads\r\n")
-	f := &warc{w: w}
-	f.info = recordID("warcinfo", string(block), warcDate(at))
+		"description: " + info.Description + "\r\n")
+	f := &Writer{w: w}
+	f.info = recordID("warcinfo", string(block), date(info.Date))
 	return f, f.write(block,
 		"WARC-Type", "warcinfo",
 		"WARC-Record-ID", "<"+f.info+">",
-		"WARC-Date", warcDate(at),
-		"WARC-Filename", textsFile,
+		"WARC-Date", date(info.Date),
+		"WARC-Filename", info.Filename,
 		"WARC-Block-Digest", digest(block),
 		"Content-Type", "application/warc-fields",
 	)
 }
 
-// resource writes a version of a file, dated when it was first fetched, and returns the ID of
-// its record. The record's block is the text, without HTTP header, so both digests are that of
-// the text.
-func (f *warc) resource(url, mediaType string, v store.Version) (id string, err error) {
-	sum, date := digest(v.Body), warcDate(v.FirstSeen)
-	id = recordID(url, sum, date)
-	return id, f.write(v.Body,
+// Resource writes the text that a URL had at a time, and returns the ID of its record. The
+// record's block is the text, without HTTP header, so both digests are that of the text. None
+// of the values may have a line end.
+func (f *Writer) Resource(url, mediaType string, text []byte, at time.Time) (id string, err error) {
+	sum := digest(text)
+	id = recordID(url, sum, date(at))
+	return id, f.write(text,
 		"WARC-Type", "resource",
 		"WARC-Record-ID", "<"+id+">",
-		"WARC-Date", date,
+		"WARC-Date", date(at),
 		"WARC-Target-URI", url,
 		"WARC-Warcinfo-ID", "<"+f.info+">",
 		"WARC-Block-Digest", sum,
@@ -58,7 +67,7 @@ func (f *warc) resource(url, mediaType string, v store.Version) (id string, err 
 }
 
 // write writes a record with these header fields, names and values in turn.
-func (f *warc) write(block []byte, fields ...string) error {
+func (f *Writer) write(block []byte, fields ...string) error {
 	var record bytes.Buffer
 	record.WriteString("WARC/1.1\r\n")
 	for i := 0; i < len(fields); i += 2 {
@@ -85,4 +94,4 @@ func digest(block []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func warcDate(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+func date(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

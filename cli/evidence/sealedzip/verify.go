@@ -1,4 +1,4 @@
-package evidence
+package sealedzip
 
 import (
 	"archive/zip"
@@ -19,18 +19,18 @@ import (
 
 // Verified is what an archive is shown to be.
 type Verified struct {
-	Files int      // that the manifest lists
-	Keys  []string // the thumbprints of the keys that have signed the manifest; none: it is not signed
+	Files []string // the names that SHA256SUMS lists, in order
+	Keys  []string // the thumbprints of the keys that have signed SHA256SUMS; none: it is not signed
 }
 
-// Verify returns an error unless the file of so many octets is an archive as [Archive.Write]
-// writes it: the manifest lists each of its files and no other, the files are as it lists them,
-// each key that is there has signed it, and not one octet differs. Whoever trusts a key knows
-// that its owner has made the whole file.
+// Verify returns an error unless the file of so many octets is an archive as [Write] writes it:
+// SHA256SUMS lists each of its files and no other, the files are as it lists them, each key that
+// is there has signed it, and not one octet differs. Whoever trusts a key knows that its owner
+// has made the whole file.
 //
 // Verify reads only in the file, which may be hostile, and takes little memory.
 func Verify(file io.ReaderAt, size int64) (Verified, error) {
-	members, err := readContainer(file, size)
+	members, err := readZip(file, size)
 	if err != nil {
 		return Verified{}, err
 	}
@@ -42,20 +42,27 @@ func Verify(file io.ReaderAt, size int64) (Verified, error) {
 	if err := checkManifest(members); err != nil {
 		return Verified{}, err
 	}
-	v := Verified{Files: len(members) - 1}
+	var v Verified
 	if v.Keys, err = checkSignatures(members); err != nil {
 		return Verified{}, err
 	}
-	v.Files -= len(v.Keys)
+	for _, m := range members {
+		if !isSeal(m.name) {
+			v.Files = append(v.Files, m.name)
+		}
+	}
 	expected := &comparer{bufio.NewReader(io.NewSectionReader(file, 0, size))}
-	if err := container(expected, members); err != nil {
+	if err := writeZip(expected, members); err != nil {
 		return Verified{}, err
 	}
-	return v, expected.atEnd()
+	if err := expected.atEnd(); err != nil {
+		return Verified{}, err
+	}
+	return v, nil
 }
 
-// readContainer returns the members of an archive. Their sums are yet to be made.
-func readContainer(file io.ReaderAt, size int64) ([]member, error) {
+// readZip returns the members of an archive. Their sums are yet to be made.
+func readZip(file io.ReaderAt, size int64) ([]Member, error) {
 	if size > maxSize {
 		return nil, fmt.Errorf("it has more than %d MiB, and no archive of robotsproxy evidence has", maxSize>>20)
 	}
@@ -68,7 +75,7 @@ func readContainer(file io.ReaderAt, size int64) ([]member, error) {
 	if len(archive.File) > maxMembers {
 		return nil, fmt.Errorf("it has more than %d files, and no archive of robotsproxy evidence has", maxMembers)
 	}
-	var members []member
+	var members []Member
 	left := uint64(size)
 	for i, f := range archive.File {
 		switch {
@@ -84,7 +91,7 @@ func readContainer(file io.ReaderAt, size int64) ([]member, error) {
 			return nil, fmt.Errorf("its file %s is longer than the archive", f.Name)
 		}
 		left -= f.UncompressedSize64
-		members = append(members, member{name: f.Name, size: int64(f.UncompressedSize64), crc: f.CRC32, open: f.Open})
+		members = append(members, Member{name: f.Name, size: int64(f.UncompressedSize64), crc: f.CRC32, open: f.Open})
 	}
 	return members, nil
 }
@@ -113,27 +120,17 @@ func isPlainName(name string) bool {
 }
 
 // hash sets the member's sum.
-func (m *member) hash() error {
+func (m *Member) hash() error {
 	sum := sha256.New()
-	if err := copyMember(sum, *m); err != nil {
+	if err := m.copyTo(sum); err != nil {
 		return fmt.Errorf("its file %s is damaged: %w", m.name, err)
 	}
 	sum.Sum(m.sha256[:0])
 	return nil
 }
 
-// content returns a small file.
-func (m *member) content() ([]byte, error) {
-	if m.size > maxSmall {
-		return nil, fmt.Errorf("its file %s has %d octets, more than such a file ever has", m.name, m.size)
-	}
-	var content bytes.Buffer
-	err := copyMember(&content, *m)
-	return content.Bytes(), err
-}
-
-func find(members []member, name string) *member {
-	i := slices.IndexFunc(members, func(m member) bool { return m.name == name })
+func find(members []Member, name string) *Member {
+	i := slices.IndexFunc(members, func(m Member) bool { return m.name == name })
 	if i < 0 {
 		return nil
 	}
@@ -141,7 +138,7 @@ func find(members []member, name string) *member {
 }
 
 // checkManifest returns an error unless the manifest lists the files as they are.
-func checkManifest(members []member) error {
+func checkManifest(members []Member) error {
 	list := find(members, manifestFile)
 	if list == nil {
 		return fmt.Errorf("it has no %s", manifestFile)
@@ -167,20 +164,12 @@ func checkManifest(members []member) error {
 	if !bytes.Equal(listed, manifest(members)) {
 		return fmt.Errorf("%s was changed: it does not list every file once, in order", manifestFile)
 	}
-	for _, name := range []string{readmeFile, indexFile, textsFile} {
-		if find(members, name) == nil {
-			return fmt.Errorf("it has no %s", name)
-		}
-	}
-	if find(members, Log{}.file()) == nil && find(members, Counts{}.file()) == nil {
-		return fmt.Errorf("it has neither %s nor %s", Log{}.file(), Counts{}.file())
-	}
 	return nil
 }
 
 // checkSignatures returns the thumbprints of the keys that have signed the manifest. It returns
 // an error if there is a key that has not, or a signature without its key.
-func checkSignatures(members []member) (ids []string, err error) {
+func checkSignatures(members []Member) (ids []string, err error) {
 	list, err := find(members, manifestFile).content()
 	if err != nil {
 		return nil, err
@@ -210,7 +199,7 @@ func checkSignatures(members []member) (ids []string, err error) {
 }
 
 // readPublic returns the key with this thumbprint.
-func readPublic(members []member, id string) (ed25519.PublicKey, error) {
+func readPublic(members []Member, id string) (ed25519.PublicKey, error) {
 	name := keyPrefix + id + keySuffix
 	file := find(members, name)
 	if file == nil {
