@@ -33,31 +33,51 @@ var faults = []fault{
 }
 
 // disturb injects all faults, one at a time: first each once, then those that end no process
-// more often, so that a process lives for long enough to show a leak.
+// often, and one that ends a process five more times. So a process lives for a good part of
+// the run, in which it can show a leak.
 func (s *soak) disturb(ctx context.Context, random *rand.Rand) {
-	var first, later []fault
+	var all, gentle, deadly []fault
 	for _, f := range faults {
-		if f.needs != nil && f.needs(s) != "" {
+		switch {
+		case f.needs != nil && f.needs(s) != "":
 			continue
+		case f.endsLife:
+			deadly = append(deadly, f)
+		default:
+			gentle = append(gentle, f)
 		}
-		first, later = append(first, f), append(later, f)
-		if !f.endsLife {
-			later = append(later, f, f)
+		all = append(all, f)
+	}
+	s.pace = min(s.length/time.Duration(3*len(all)), time.Minute)
+	var ended time.Time // when the last process was
+	for _, i := range random.Perm(len(all)) {
+		if !s.inject(ctx, random, all[i]) {
+			return
+		}
+		ended = time.Now()
+	}
+	for {
+		next := gentle[random.IntN(len(gentle))]
+		if time.Since(ended) > s.length/6 {
+			next, ended = deadly[random.IntN(len(deadly))], time.Now()
+		}
+		if !s.inject(ctx, random, next) {
+			return
 		}
 	}
-	s.pace = min(s.length/time.Duration(len(first)+len(later)), time.Minute)
-	for round := first; ; round = later {
-		for _, i := range random.Perm(len(round)) {
-			if !pause(ctx, s.pace/2+s.holds(random)/2) {
-				return
-			}
-			if err := round[i].inject(s, ctx, random); err != nil {
-				s.checker.fail("%s: %v", round[i].name, err)
-				continue
-			}
-			s.checker.count("fault: "+round[i].name, 1)
-		}
+}
+
+// inject injects one fault after a while, or returns false when ctx ends.
+func (s *soak) inject(ctx context.Context, random *rand.Rand, f fault) bool {
+	if !pause(ctx, s.pace/2+s.holds(random)/2) {
+		return false
 	}
+	if err := f.inject(s, ctx, random); err != nil {
+		s.checker.fail("%s: %v", f.name, err)
+	} else {
+		s.checker.count("fault: "+f.name, 1)
+	}
+	return true
 }
 
 // holds is how long a fault lasts, or how long it is until the next one.

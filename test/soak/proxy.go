@@ -122,10 +122,9 @@ func (p *proxy) stop() {
 	select {
 	case <-exited:
 	case <-time.After(startTimeout):
-		p.dump()
+		p.checker.fail("%s did not end after SIGTERM; its goroutines:\n%s", p.name, p.dump())
 		cmd.Process.Kill()
 		<-exited
-		p.checker.fail("%s did not end after SIGTERM; its log ends with\n%s", p.name, p.log.tail())
 		return
 	}
 	if !cmd.ProcessState.Success() {
@@ -133,8 +132,8 @@ func (p *proxy) stop() {
 	}
 }
 
-// dump has the process write its goroutines to the log, and end.
-func (p *proxy) dump() {
+// dump ends the process, and returns its goroutines, which the Go runtime then writes.
+func (p *proxy) dump() string {
 	p.log.keep(1 << 20)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,6 +142,8 @@ func (p *proxy) dump() {
 	case <-p.exited:
 	case <-time.After(10 * time.Second):
 	}
+	text := p.log.tail()
+	return text[max(strings.Index(text, "SIGQUIT"), 0):]
 }
 
 // hasEnded says whether the process has ended although nobody told it to.

@@ -38,7 +38,7 @@ func (s *soak) report(w io.Writer) {
 		fmt.Fprintf(w, "\n%-22s  %-12s %8s %13s %13s %13s\n", "", "", "samples", "mean", "grew by", "at most")
 		for _, p := range s.proxies {
 			for _, b := range bounds {
-				l := fit(p.samples, b.figure, warmUp)
+				l := fit(p.samples, b.figure, s.warmUp())
 				fmt.Fprintf(w, "%-22s  %-12s %8d %8.1f %-4s %8.1f %-4s %8.0f %-4s\n", p.name, b.figure, l.samples, l.mean/b.scale, b.unit, l.growth()/b.scale, b.unit, b.growth, b.unit)
 			}
 		}

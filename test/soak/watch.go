@@ -44,7 +44,7 @@ func (s *soak) measureBefore() (err error) {
 
 // warmUp is the first part of a process's life, in which it opens connections to all origins
 // and fills its caches. Lines leave it out.
-const warmUp = 30 * time.Second
+func (s *soak) warmUp() time.Duration { return max(s.length/60, 30*time.Second) }
 
 // fitsFrom is the length of the shortest runs that leave enough for a line.
 const fitsFrom = 2 * time.Minute
@@ -56,7 +56,7 @@ func (s *soak) checkFigures() {
 	}
 	for _, p := range s.proxies {
 		for _, b := range bounds {
-			if err := b.check(fit(p.samples, b.figure, warmUp)); err != nil {
+			if err := b.check(fit(p.samples, b.figure, s.warmUp())); err != nil {
 				s.checker.fail("%s: %v", p.name, err)
 			}
 		}
@@ -96,8 +96,7 @@ func (s *soak) settle() {
 				break
 			}
 			if time.Since(begun) > settleTimeout {
-				p.dump()
-				s.checker.fail("%s has not given back what its clients took: %v; its goroutines:\n%s", p.name, err, p.log.tail())
+				s.checker.fail("%s has not given back what its clients took: %v; its goroutines:\n%s", p.name, err, p.dump())
 				break
 			}
 		}
