@@ -27,7 +27,7 @@ import (
 	"robotsproxy/internal/logging"
 	"robotsproxy/internal/redirected"
 	"robotsproxy/proxy/access"
-	"robotsproxy/proxy/admin"
+	"robotsproxy/proxy/admin/guard"
 	"robotsproxy/proxy/conns"
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
@@ -51,7 +51,7 @@ type Config struct {
 	ListenTLS       ListenTLS         `yaml:"listen_tls"`
 	DirectoryListen string            `yaml:"directory_listen"` // "" means that only the admin server has the key directory
 	ReusePort       bool              `yaml:"reuse_port"`       // listen with SO_REUSEPORT, beside the process that is to end
-	AdminToken      admin.Token       `yaml:"admin_token"`
+	AdminToken      guard.Token       `yaml:"admin_token"`
 	DataDir         string            `yaml:"data_dir,path"`
 	ShutdownGrace   time.Duration     `yaml:"shutdown_grace"`
 	Log             Log               `yaml:"log"`

@@ -1,8 +1,8 @@
 // Package admin serves what operators need: health, metrics, the CA certificate, the key
 // directory, the JSON API and the dashboard.
 //
-// [New] makes its one handler. The API and the dashboard require the token, if there is one.
-// The dashboard is a page without a framework, and knows only what the API tells it.
+// [New] makes its one handler. The API and the dashboard are behind a [guard.Guard]; the pages
+// for people are in package dashboard.
 package admin
 
 import (
@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"robotsproxy/proxy/admin/dashboard"
+	"robotsproxy/proxy/admin/guard"
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
@@ -32,7 +34,7 @@ type Setup struct {
 	Listen string
 	// Token must come with requests to the API and the dashboard. Without one they answer
 	// only requests for names of this server.
-	Token   Token
+	Token   guard.Token
 	Proxy   net.Addr // where the proxy listens
 	Gate    *gate.Gate
 	Pacer   *pace.Pacer
@@ -99,10 +101,12 @@ func New(s Setup) *Admin {
 		w.Write(s.CA)
 	})
 	mux.HandleFunc(sign.DirectoryPath, func(w http.ResponseWriter, r *http.Request) { s.Directory.ServeHTTP(w, r) })
-	mux.Handle("/api/v1/", a.guard(a.api()))
-	mux.Handle("GET /{$}", a.guard(http.HandlerFunc(a.page)))
-	mux.Handle("GET /report", a.guard(http.HandlerFunc(a.reportPage)))
-	mux.Handle("GET /dashboard/{file}", a.guard(http.HandlerFunc(a.pageFile)))
+	guarded := guard.Guard{Token: s.Token, Listen: s.Listen, Refuse: writeProblem}
+	mux.Handle("/api/v1/", guarded.Protect(a.api()))
+	pages := dashboard.Site{Proxy: s.Proxy, Identities: a.identityNames, Report: a.makeReport, Now: a.now}
+	for route, handler := range pages.Routes() {
+		mux.Handle(route, guarded.Protect(handler))
+	}
 	a.Handler = mux
 	a.unwatch = s.Gate.Watch(a.ledger.Enter)
 	return a

@@ -87,3 +87,11 @@ func (a *Admin) identities(w http.ResponseWriter, _ *http.Request) {
 	}
 	writeJSON(w, http.StatusOK, "application/json", view)
 }
+
+// identityNames returns the names of the identities.
+func (a *Admin) identityNames() (names []string) {
+	for name := range a.setup.Gate.Identities() {
+		names = append(names, name)
+	}
+	return names
+}

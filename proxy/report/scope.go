@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"time"
 
 	"robotsproxy/robots"
@@ -22,6 +23,11 @@ type Question struct {
 	Until    string // the last day, or how many days ago it was; "": today
 	Origin   string // or any URL there; "": all
 	Identity string // "": all
+}
+
+// QuestionOf returns the question that the query of a URL asks.
+func QuestionOf(query url.Values) Question {
+	return Question{Since: query.Get("since"), Until: query.Get("until"), Origin: query.Get("origin"), Identity: query.Get("identity")}
 }
 
 // DefaultSince begins a report where nobody says otherwise.

@@ -1,4 +1,7 @@
-package admin
+// Package guard says who may use the admin server's API and dashboard: whoever has the [Token]
+// or, where there is none, whoever asks for a name of the server. A [Guard] stands before their
+// handlers.
+package guard
 
 import (
 	"crypto/sha256"
@@ -56,22 +59,30 @@ func (t Token) admits(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// guard lets requests with the token through. If there is no token, it lets through those for
+// A Guard lets requests with the token through. If there is no token, it lets through those for
 // a name of this server. Otherwise a web page whose name was made to resolve to this server
 // (DNS rebinding) could read the API through its visitor's browser. With a token it can't,
-// since browsers don't send the token under that name. Other sites can't load the responses
-// into their own pages.
-func (a *Admin) guard(next http.Handler) http.Handler {
+// since browsers don't send the token under that name.
+type Guard struct {
+	Token  Token
+	Listen string // the address that the server listens on, as configured; its host is a name of the server
+	// Refuse answers a request that may not pass. The detail says how to pass.
+	Refuse func(w http.ResponseWriter, status int, detail string)
+}
+
+// Protect returns a handler that hands on to next what may pass. Other sites can't load the
+// responses into their own pages.
+func (g Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		switch {
-		case a.setup.Token == "" && !a.isOwnName(r.Host):
-			writeProblem(w, http.StatusForbidden, "without a token, this server answers requests for IP addresses, localhost and the host in admin_listen, not for "+r.Host)
-		case a.setup.Token != "" && !a.setup.Token.admits(r):
+		case g.Token == "" && !g.isOwnName(r.Host):
+			g.Refuse(w, http.StatusForbidden, "without a token, this server answers requests for IP addresses, localhost and the host in admin_listen, not for "+r.Host)
+		case g.Token != "" && !g.Token.admits(r):
 			w.Header().Add("WWW-Authenticate", `Basic realm="robotsproxy admin", charset="UTF-8"`)
 			w.Header().Add("WWW-Authenticate", `Bearer realm="robotsproxy admin"`)
-			writeProblem(w, http.StatusUnauthorized, "send the admin_token: as a Bearer token, or as the password of any user")
+			g.Refuse(w, http.StatusUnauthorized, "send the admin_token: as a Bearer token, or as the password of any user")
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -80,12 +91,12 @@ func (a *Admin) guard(next http.Handler) http.Handler {
 
 // isOwnName reports whether a host is a name of this server: an IP address, localhost, or the
 // host that the server is configured to listen on.
-func (a *Admin) isOwnName(host string) bool {
+func (g Guard) isOwnName(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	host = strings.Trim(host, "[]")
-	own, _, _ := net.SplitHostPort(a.setup.Listen)
+	own, _, _ := net.SplitHostPort(g.Listen)
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }
