@@ -371,10 +371,15 @@ var arrows = map[string]map[string]string{
 		"robots/store/encoding": "how texts and times are written",
 	},
 	"robots/store/sqlitestore": {
-		"robots/store":                    "the type of its records",
+		"robots/store":                        "the type of its records",
+		"robots/store/counts":                 "the type of the counts that it keeps",
+		"robots/store/encoding":               "how texts and times are written",
+		"robots/store/sqlitestore/counttable": "the tables of counts",
+		"robots/store/sqlitestore/dbfile":     "the database file, which it reads and writes",
+	},
+	"robots/store/sqlitestore/counttable": {
 		"robots/store/counts":             "the type of the counts that it keeps",
-		"robots/store/encoding":           "how texts and times are written",
-		"robots/store/sqlitestore/dbfile": "the database file, which it reads and writes",
+		"robots/store/sqlitestore/dbfile": "the database whose tables it reads and writes",
 	},
 	"robots/store/storetest": {
 		"robots/store":        "it tests what every store does",

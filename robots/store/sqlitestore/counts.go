@@ -2,17 +2,20 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
-	"time"
 
 	"robotsproxy/robots/store/counts"
+	"robotsproxy/robots/store/sqlitestore/counttable"
 	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
 // AddCounts implements [counts.Store]. A batch is added as a whole or not at all.
 func (s *Store) AddCounts(ctx context.Context, b counts.Batch) error {
+	var oldest counts.Day
+	if s.history > 0 {
+		oldest = counts.DayOf(s.now().Add(-s.history))
+	}
 	return s.file.Write(ctx, func(db *dbfile.Database) error {
-		if err := s.addCounts(ctx, db, b); err != nil {
+		if err := counttable.Add(ctx, db, b, oldest); err != nil {
 			return err
 		}
 		if err := s.shrink(ctx, db); err != nil {
@@ -22,202 +25,29 @@ func (s *Store) AddCounts(ctx context.Context, b counts.Batch) error {
 	})
 }
 
-func (s *Store) addCounts(ctx context.Context, db *dbfile.Database, b counts.Batch) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+// dropOldestDay drops the counts of the oldest day, unless that is the last one. It reports
+// whether there was one to drop.
+func (s *Store) dropOldestDay(ctx context.Context, db *dbfile.Database) (bool, error) {
+	dropped, err := counttable.DropOldestDay(ctx, db)
+	if dropped {
+		s.warnOfDroppedDays.Do(func() {
+			s.log.Warn().Int64("max_size", s.maxSize).
+				Msg("policies.db is full: the counts of its oldest days are dropped, and are missing in reports; raise cache.max_size to keep them")
+		})
 	}
-	defer tx.Rollback()
-	decisions := map[counts.Day]int{} // that the days of this batch have
-	for _, day := range b.Days {
-		if _, err := beginDay(ctx, db, tx, day); err != nil {
-			return err
-		}
-	}
-	for _, row := range b.Rows {
-		if _, known := decisions[row.Day]; !known {
-			if decisions[row.Day], err = beginDay(ctx, db, tx, row.Day); err != nil {
-				return err
-			}
-		}
-		added, err := addRow(ctx, db, tx, row, decisions[row.Day] >= counts.MaxDecisions)
-		if err != nil {
-			return err
-		}
-		if added {
-			decisions[row.Day]++
-		}
-	}
-	for day, n := range decisions {
-		if _, err := tx.ExecContext(ctx, `UPDATE days SET decisions = ? WHERE day = ?`, n, day.String()); err != nil {
-			return err
-		}
-	}
-	if len(b.Days) > 0 {
-		if err := s.sweepDays(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
-}
-
-// beginDay returns how many decisions a day has. It makes the day if there is none.
-func beginDay(ctx context.Context, db *dbfile.Database, tx *sql.Tx, day counts.Day) (decisions int, err error) {
-	begin, err := db.Prepare(ctx, tx, `
-INSERT INTO days (day, decisions) VALUES (?, 0)
-ON CONFLICT DO UPDATE SET day = excluded.day RETURNING decisions`)
-	if err != nil {
-		return 0, err
-	}
-	err = begin.QueryRowContext(ctx, day.String()).Scan(&decisions)
-	return decisions, err
-}
-
-// addRow adds to the count of a decision, or of its rest if the day is full and does not have
-// the decision. added is true if there was no count of it before.
-func addRow(ctx context.Context, db *dbfile.Database, tx *sql.Tx, row counts.Row, full bool) (added bool, err error) {
-	update, err := db.Prepare(ctx, tx, `
-UPDATE counts SET requests = requests + ?11, paced = paced + ?12, waited_ms = waited_ms + ?13,
-	challenged = challenged + ?14, turned_away = turned_away + ?15, priced = priced + ?16
-WHERE day = ?1 AND origin = ?2 AND identity = ?3 AND outcome = ?4 AND verdict = ?5 AND reason = ?6
-	AND rule = ?7 AND preference = ?8 AND cause = ?9 AND override_reason = ?10`)
-	if err != nil {
-		return false, err
-	}
-	known, err := update.ExecContext(ctx, columns(row)...)
-	if err != nil {
-		return false, err
-	}
-	if n, err := known.RowsAffected(); err != nil || n > 0 {
-		return false, err
-	}
-	if rest := row.Decision.Rest(); full && row.Decision != rest {
-		row.Decision = rest
-		return addRow(ctx, db, tx, row, full)
-	}
-	insert, err := db.Prepare(ctx, tx, `
-INSERT INTO counts (day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason,
-	requests, paced, waited_ms, challenged, turned_away, priced)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`)
-	if err != nil {
-		return false, err
-	}
-	_, err = insert.ExecContext(ctx, columns(row)...)
-	return true, err
-}
-
-// columns are the values of the table's columns, in their order.
-func columns(r counts.Row) []any {
-	return []any{
-		r.Day.String(), r.Origin, r.Identity, string(r.Outcome), r.Verdict, r.Reason, r.Rule, r.Preference, r.Cause, r.OverrideReason,
-		r.Requests, r.Paced, r.Waited.Milliseconds(), r.Challenged, r.TurnedAway, r.Priced,
-	}
-}
-
-// maxSweptDays is how many days go at once: each may have MaxDecisions rows, and other
-// writers wait meanwhile.
-const maxSweptDays = 4
-
-// sweepDays deletes the oldest days that are older than the history.
-func (s *Store) sweepDays(ctx context.Context, tx *sql.Tx) error {
-	if s.history <= 0 {
-		return nil
-	}
-	const expired = `SELECT day FROM days WHERE day < ?1 ORDER BY day LIMIT ?2`
-	before := counts.DayOf(s.now().Add(-s.history)).String()
-	if _, err := tx.ExecContext(ctx, `DELETE FROM counts WHERE day IN (`+expired+`)`, before, maxSweptDays); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM days WHERE day IN (`+expired+`)`, before, maxSweptDays)
-	return err
-}
-
-// dropOldestDay deletes the counts of the oldest day, unless that is the last one. It reports
-// whether there was one to delete.
-func (s *Store) dropOldestDay(ctx context.Context, db *dbfile.Database) (dropped bool, err error) {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return false, err
-	}
-	defer tx.Rollback()
-	const oldest = `SELECT min(day) FROM days WHERE decisions > 0 AND day < (SELECT max(day) FROM days)`
-	gone, err := tx.ExecContext(ctx, `DELETE FROM counts WHERE day = (`+oldest+`)`)
-	if err != nil {
-		return false, err
-	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM days WHERE day = (`+oldest+`)`); err != nil {
-		return false, err
-	}
-	n, err := gone.RowsAffected()
-	if err != nil || n == 0 {
-		return false, err
-	}
-	s.warnOfDroppedDays.Do(func() {
-		s.log.Warn().Int64("max_size", s.maxSize).
-			Msg("policies.db is full: the counts of its oldest days are dropped, and are missing in reports; raise cache.max_size to keep them")
-	})
-	return true, tx.Commit()
+	return dropped, err
 }
 
 // Counts implements [counts.Store].
 func (s *Store) Counts(ctx context.Context, p counts.Period, do func(counts.Row) error) error {
-	return s.file.Read(ctx, func(db *dbfile.Database) error { return readCounts(ctx, db, p, do) })
+	return s.file.Read(ctx, func(db *dbfile.Database) error { return counttable.Read(ctx, db, p, do) })
 }
 
 // DaysRun implements [counts.Store].
 func (s *Store) DaysRun(ctx context.Context, p counts.Period) (days []counts.Day, err error) {
 	err = s.file.Read(ctx, func(db *dbfile.Database) (err error) {
-		days, err = readDays(ctx, db, p)
+		days, err = counttable.DaysRun(ctx, db, p)
 		return err
 	})
 	return days, err
-}
-
-func readCounts(ctx context.Context, db *dbfile.Database, p counts.Period, do func(counts.Row) error) error {
-	rows, err := db.QueryContext(ctx, `
-SELECT day, origin, identity, outcome, verdict, reason, rule, preference, cause, override_reason,
-	requests, paced, waited_ms, challenged, turned_away, priced
-FROM counts WHERE day BETWEEN ? AND ?`, p.From.String(), p.Until.String())
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r counts.Row
-		var day string
-		var waited int64
-		err := rows.Scan(&day, &r.Origin, &r.Identity, &r.Outcome, &r.Verdict, &r.Reason, &r.Rule, &r.Preference, &r.Cause, &r.OverrideReason,
-			&r.Requests, &r.Paced, &waited, &r.Challenged, &r.TurnedAway, &r.Priced)
-		if err != nil {
-			return err
-		}
-		if r.Day, err = counts.ParseDay(day); err != nil {
-			return err
-		}
-		r.Waited = time.Duration(waited) * time.Millisecond
-		if err := do(r); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-func readDays(ctx context.Context, db *dbfile.Database, p counts.Period) (days []counts.Day, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT day FROM days WHERE day BETWEEN ? AND ? ORDER BY day`, p.From.String(), p.Until.String())
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
-		}
-		day, err := counts.ParseDay(text)
-		if err != nil {
-			return nil, err
-		}
-		days = append(days, day)
-	}
-	return days, rows.Err()
 }

@@ -8,6 +8,7 @@ import (
 
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/counts"
+	"robotsproxy/robots/store/sqlitestore/counttable"
 	"robotsproxy/robots/store/sqlitestore/dbfile"
 )
 
@@ -58,7 +59,7 @@ func (r *readOnly) AddCounts(ctx context.Context, b counts.Batch) error {
 
 // Counts implements [counts.Store].
 func (r *readOnly) Counts(ctx context.Context, p counts.Period, do func(counts.Row) error) error {
-	if err := readCounts(ctx, r.file, p, do); err != nil {
+	if err := counttable.Read(ctx, r.file, p, do); err != nil {
 		return err
 	}
 	return r.counted.Counts(ctx, p, do)
@@ -66,7 +67,7 @@ func (r *readOnly) Counts(ctx context.Context, p counts.Period, do func(counts.R
 
 // DaysRun implements [counts.Store].
 func (r *readOnly) DaysRun(ctx context.Context, p counts.Period) ([]counts.Day, error) {
-	before, err := readDays(ctx, r.file, p)
+	before, err := counttable.DaysRun(ctx, r.file, p)
 	if err != nil {
 		return nil, err
 	}

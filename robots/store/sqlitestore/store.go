@@ -1,7 +1,7 @@
 // Package sqlitestore keeps records in policies.db, a SQLite database in the data directory.
 // Several processes of one machine may have it open. A [Store] says what is in the tables:
 // what is put, read, swept out when it is old, and dropped when the database reaches its size.
-// Package dbfile looks after the file.
+// Package counttable does that for counts of decisions; package dbfile looks after the file.
 package sqlitestore
 
 import (
