@@ -75,7 +75,9 @@ func (f *Forwarder) conclude(x *exchange, r *http.Request) {
 		f.upstreamErrors.WithLabelValues("connection_write_timeout").Inc()
 	case stall == flow.Moving && x.body.Cut() != nil && r.Context().Err() == nil: // else the client has left
 		f.upstreamErrors.WithLabelValues(upstream.CutShort).Inc()
-		x.admission.Failed()
+		if x.client.Upload.Whole() { // else the transport may have broken off, for want of the client's body
+			x.admission.Failed()
+		}
 	}
 	if x.admission != nil {
 		x.admission.Done(x.client.Status(), x.client.Octets(), cmp.Or(x.watchdog.Error(stall), x.err, x.body.Cut()))

@@ -142,7 +142,7 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		return f.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.client.Upload.Malformed().Error()))
 	case err != nil:
 		x.err = err
-		if upstream.IsOriginsFault(err) {
+		if upstream.IsOriginsFault(err) && x.client.Upload.Whole() { // else it may have tired of waiting for the client
 			x.admission.Failed()
 		}
 		return f.response(r, f.UpstreamFailed(err))
@@ -152,7 +152,9 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		f.upstreamErrors.WithLabelValues("http_protocol_error").Inc()
 		return f.response(r, answer.Answer{Status: http.StatusBadGateway, Kind: "http_protocol_error", Details: "the origin answers with the status " + resp.Status})
 	}
-	x.admission.Answered(resp.StatusCode, resp.Header)
+	if !x.isClientsFault(r, resp.StatusCode) {
+		x.admission.Answered(resp.StatusCode, resp.Header)
+	}
 	x.admission.NoteEdge(resp.StatusCode, resp.Header)
 	if x.admission.HeedResponse(resp.StatusCode, resp.Header) {
 		resp.Body.Close()
@@ -177,6 +179,20 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		f.via.AddTo(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
 	}
 	return resp
+}
+
+// isClientsFault reports whether an error of the origin is about what the client has sent, and so
+// says nothing about how the origin would answer others.
+func (x *exchange) isClientsFault(r *http.Request, status int) bool {
+	switch status {
+	case http.StatusRequestTimeout:
+		return !x.client.Upload.Whole()
+	case http.StatusTooEarly: // RFC 8470 5.1
+		return r.Header.Get("Early-Data") != ""
+	case http.StatusNotImplemented: // RFC 9110 9.1: every server knows these two
+		return r.Method != http.MethodGet && r.Method != http.MethodHead
+	}
+	return false
 }
 
 // stalled returns the answer to a request that stood still while it was being sent.

@@ -20,6 +20,7 @@ const (
 	LimitReached   = "connection_limit_reached"  // 2.3.12
 	Prohibited     = "destination_ip_prohibited" // 2.3.5; of addresses that are never dialled
 	headerTooLarge = "http_response_header_section_size"
+	badRequest     = "http_request_error" // 2.3.16
 )
 
 // FailureKinds are the error types of RFC 9209 2.3 that requests to origins may end in,
@@ -28,15 +29,15 @@ var FailureKinds = []string{
 	LimitReached, "proxy_internal_error",
 	Prohibited, "destination_ip_unroutable", "proxy_loop_detected", "dns_error", "tls_certificate_error",
 	"tls_protocol_error", "connection_refused", "connection_timeout", "connection_read_timeout", "connection_write_timeout",
-	"http_response_timeout", "http_protocol_error", headerTooLarge, CutShort,
+	"http_response_timeout", "http_protocol_error", headerTooLarge, badRequest, CutShort,
 }
 
 // IsOriginsFault reports whether RoundTrip or Dial has returned err because the origin could
-// not be reached or did not answer properly: neither because it must not be asked, nor for want
-// of something on this machine. A parent proxy's failure counts as the origin's.
+// not be reached or did not answer properly: neither because it must not be asked so, nor for
+// want of something on this machine. A parent proxy's failure counts as the origin's.
 func IsOriginsFault(err error) bool {
 	_, kind := Failure(err)
-	return kind != Prohibited && kind != "proxy_loop_detected" && !shortage.Is(err)
+	return kind != Prohibited && kind != "proxy_loop_detected" && kind != badRequest && !shortage.Is(err)
 }
 
 // Failure returns how to answer a request for which RoundTrip or Dial has returned err: the
@@ -76,6 +77,8 @@ func Failure(err error) (status int, kind string) {
 		kind = "tls_protocol_error"
 	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "response header list larger"):
 		kind = headerTooLarge
+	case strings.Contains(err.Error(), "request header list larger"): // than the origin takes by HTTP/2
+		status, kind = http.StatusRequestHeaderFieldsTooLarge, badRequest
 	case errors.As(err, &garbled), strings.Contains(err.Error(), "malformed HTTP"), strings.Contains(err.Error(), "malformed response"),
 		strings.Contains(err.Error(), "PROTOCOL_ERROR"):
 		kind = "http_protocol_error"

@@ -20,11 +20,12 @@ func TestIsOriginsFault(t *testing.T) {
 		dial(&net.DNSError{Err: "no host"}): true,
 		errors.New("unexpected EOF"):        true,
 		dial(errDenied):                     false,
-		dial(errUnspecified):                false,
-		dial(errOwn):                        false,
-		dial(loopback.ErrElsewhere):         false,
-		dial(shortage.ErrConnections):       false,
-		dial(syscall.ENETUNREACH):           false,
+		errors.New("http2: request header list larger than peer's advertised limit"): false,
+		dial(errUnspecified):          false,
+		dial(errOwn):                  false,
+		dial(loopback.ErrElsewhere):   false,
+		dial(shortage.ErrConnections): false,
+		dial(syscall.ENETUNREACH):     false,
 	} {
 		if got := IsOriginsFault(err); got != want {
 			t.Errorf("%v: %v, want %v", err, got, want)

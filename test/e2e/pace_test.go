@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -537,6 +538,94 @@ func TestBrokenAnswersBackOff(t *testing.T) {
 	waitFor(t, func() bool { return len(w.log.Lines(site.URL+"/products/left")) == 2 }, func() string { return w.log.String() })
 	if r := w.curl(site.URL + "/products/1"); r.status != 200 {
 		t.Errorf("after clients that left: status %d", r.status)
+	}
+}
+
+// A client can't have an origin held for others by what it sends, or by leaving early.
+func TestClientsCauseNoBackOff(t *testing.T) {
+	t.Parallel()
+	w := start(t, "pace: {back_off: {after: 2, first: 1h}, max_wait: 1s}")
+	const path = "/products/1"
+	const length, chunked = "Content-Length: 100\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n"
+	answersFirst := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			w.WriteHeader(status)
+			http.NewResponseController(w).Flush()
+			io.Copy(io.Discard, r.Body)
+			panic(http.ErrAbortHandler)
+		}
+	}
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	for name, test := range map[string]struct {
+		page    http.HandlerFunc
+		request string // from its method on
+		header  string // and what the client sends of the body, until it has the answer
+		answer  string
+		then    string // what it sends then, slowly, before it leaves
+	}{
+		"a body that ends early, after the answer began": {answersFirst(200), "POST", length, "200 OK", ""},
+		"a malformed body, after the answer began":       {answersFirst(200), "POST", chunked, "200 OK", "no chunk\r\n"},
+		"a body that ends early":                         {answersFirst(200), "POST", length, "", ""},
+		"a body that is too slow, and a 408":             {answersFirst(408), "POST", length, "408 Request Timeout", ""},
+		"a body that is too slow, and no answer":         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "POST", length, "", strings.Repeat("x", 90)},
+		"early data":                                     {status(425), "GET", "Early-Data: 1\r\n\r\n", "425 Too Early", ""},
+		"an unknown method":                              {status(501), "FETCH", "\r\n", "501 Not Implemented", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site := newOrigin(t, "http", shop(), func(w http.ResponseWriter, r *http.Request) {
+				if r.UserAgent() == "curl-like" {
+					test.page(w, r)
+				}
+			})
+			for range 3 {
+				conn, err := net.Dial("tcp", w.proxy)
+				must(t, err)
+				conn.SetDeadline(time.Now().Add(testTimeout))
+				fmt.Fprintf(conn, "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: curl-like\r\nConnection: close\r\n%s", test.request, site.URL, path, site.Listener.Addr(), test.header)
+				got := ""
+				for piece := make([]byte, 4096); !strings.Contains(got, test.answer); {
+					n, err := conn.Read(piece)
+					got += string(piece[:n])
+					if err != nil {
+						t.Fatalf("the answer is %q: %v", got, err)
+					}
+				}
+				for _, octet := range []byte(test.then) {
+					time.Sleep(2 * time.Millisecond)
+					conn.Write([]byte{octet}) // an error means that the proxy has had enough
+				}
+				conn.Close()
+			}
+			waitFor(t, func() bool { return len(w.log.Lines(site.URL+path)) == 3 }, func() string { return w.log.String() })
+			if r := w.curl(site.URL + path); r.status != 200 {
+				t.Errorf("the next client gets status %d: %s", r.status, r.body)
+			}
+		})
+	}
+}
+
+// A client whose header is larger than an origin takes learns that, and has it not held for
+// others.
+func TestLargeHeaderCausesNoBackOff(t *testing.T) {
+	t.Parallel()
+	w := start(t, "pace: {back_off: {after: 2, first: 1h}, max_wait: 1s}", "upstream: {ca_file: ORIGINS}")
+	site := httptest.NewUnstartedServer(shop())
+	site.EnableHTTP2, site.Config.MaxHeaderBytes = true, 4096
+	site.StartTLS()
+	defer site.Close()
+	if r := w.curl(site.URL + "/products/1"); r.status != 200 {
+		t.Errorf("status %d: %s", r.status, r.body)
+	}
+	for range 3 {
+		if r := w.curl(site.URL+"/products/1", "-H", "X-Large: "+strings.Repeat("x", 20_000)); r.status != 431 {
+			t.Errorf("status %d: %s", r.status, r.body)
+		}
+	}
+	if r := w.curl(site.URL + "/products/1"); r.status != 200 {
+		t.Errorf("the next client gets status %d: %s", r.status, r.body)
 	}
 }
 
