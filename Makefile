@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # Where make build puts the program.
 PROGRAM = robotsproxy
 
-.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-robots bench-sealed bench-compare fuzz soak soak-short test-image test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-idle bench-robots bench-sealed bench-compare fuzz soak soak-short test-image test-clients clients-deps
 
 build:
 	go build -o $(PROGRAM) .
@@ -51,11 +51,16 @@ soak: build
 	@.ci/deps test
 	cd test && go run ./soak -robotsproxy $(abspath $(PROGRAM)) -for $(or $(FOR),5m) $(if $(SEED),-seed $(SEED))
 
-# What a request costs, compared with other proxies: nine minutes, or two with
+# What a request costs, compared with other proxies: eleven minutes, or two with
 # QUICK=1. BENCH adds flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
 bench: build
 	@.ci/deps bench
 	cd test && go run ./bench/proxies -robotsproxy ../robotsproxy $(if $(QUICK),-scale quick) $(BENCH)
+
+# What 10,000 idle connections of each kind cost, and whether other clients notice them: three
+# minutes, or half of one with QUICK=1 and 1,000 of each. It is a part of make bench.
+bench-idle: build
+	cd test && go run ./bench/proxies -robotsproxy ../robotsproxy -cases '^idle connections' -proxies '^robotsproxy$$' $(if $(QUICK),-scale quick)
 
 # How fast robots.txt is parsed and matched, compared with another library.
 bench-robots:

@@ -16,6 +16,7 @@ import (
 type bench struct {
 	site     *site
 	kinds    []kind
+	holder   kind // robotsproxy, set up to hold idle connections
 	scale    scale
 	cases    *regexp.Regexp // matches the names of those to measure
 	progress io.Writer
@@ -26,12 +27,13 @@ type bench struct {
 
 // sample is one measurement of a proxy. What a case does not measure is 0.
 type sample struct {
-	cpu      time.Duration // the proxy's own, a request
+	cpu      time.Duration // the proxy's own, a request or an idle connection
 	rate     float64       // requests or octets a second
 	p50, p99 time.Duration
 	memory   memory
 	files    int     // descriptors
-	tunnel   float64 // octets a tunnel
+	number   int     // of idle connections
+	held     float64 // octets an idle connection
 }
 
 // results are the samples by case and proxy.
@@ -49,6 +51,7 @@ const (
 	plainDown   = "HTTP, one download"
 	secureDown  = "HTTPS, one download"
 	idleTunnels = "idle tunnels"
+	idleOfEach  = "idle connections of each kind"
 	afterRun    = "memory"
 	leftBy      = "left by " // followed by the name of a case that is measured apart
 )
@@ -88,8 +91,11 @@ func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 	}
 	if b.cases.MatchString(idleTunnels) {
 		for _, k := range b.kinds {
-			b.idle(ctx, k)
+			b.idleTunnels(ctx, k)
 		}
+	}
+	if b.cases.MatchString(idleOfEach) && wanted.MatchString(b.holder.name) {
+		b.idleOfEach(ctx)
 	}
 	return ctx.Err()
 }
@@ -308,83 +314,6 @@ func (b *bench) downloads(ctx context.Context, name string, proxies []*running) 
 		s.rate *= float64(b.scale.download)
 		return s, err
 	})
-}
-
-// idle measures the memory that idle tunnels take after one request each. It starts a proxy for
-// each number of tunnels, so that nothing else affects its memory.
-func (b *bench) idle(ctx context.Context, k kind) {
-	if k.cases != nil {
-		return
-	}
-	for _, tunnels := range b.scale.idle {
-		name := idleName(tunnels)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case k.noTLS != "":
-			b.leaveOut("%s: %s", k.name, k.noTLS)
-			continue
-		case k.slow && tunnels > 1000:
-			b.leaveOut("%s: %s: this would take minutes", name, k.name)
-			continue
-		}
-		fmt.Fprintf(b.progress, "%s: %s\n", name, k.name)
-		s, err := b.idleSample(ctx, k, tunnels)
-		if err != nil {
-			b.leaveOut("%s: %s: %v", name, k.name, err)
-			continue
-		}
-		b.results.add(name, k.name, s)
-	}
-}
-
-func idleName(tunnels int) string { return fmt.Sprintf("%d %s", tunnels, idleTunnels) }
-
-// idleTime is how long connections have been idle when the memory is read.
-const idleTime = time.Second
-
-func (b *bench) idleSample(ctx context.Context, k kind, tunnels int) (sample, error) {
-	r, err := k.start(b.site)
-	if err != nil {
-		return sample{}, err
-	}
-	defer r.stop()
-	// All tunnels share what the first ones need: certificates, connections to the origin.
-	warm := b.site.tunnelClients(r, clients, clientTLS("http/1.1"), false)
-	if l := closedLoop(ctx, warm, budget{requests: len(warm)}); l.err != nil {
-		return sample{}, l.err
-	}
-	closeAll(warm)
-	before := r.memory()
-	workers := make([]worker, clients)
-	for i := range workers {
-		workers[i] = &opener{open: func() *client { return b.site.tunnelClient(r, clientTLS("http/1.1"), false, allowedPath) }}
-	}
-	defer closeAll(workers)
-	if l := closedLoop(ctx, workers, budget{requests: tunnels}); l.err != nil {
-		return sample{}, l.err
-	}
-	time.Sleep(idleTime)
-	after := r.memory()
-	return sample{memory: after, tunnel: float64(after.now-before.now) / float64(tunnels)}, nil
-}
-
-// opener is a worker that opens a tunnel for each request and keeps it.
-type opener struct {
-	open func() *client
-	kept []*client
-}
-
-func (o *opener) request() error {
-	c := o.open()
-	o.kept = append(o.kept, c)
-	return c.request()
-}
-
-func (o *opener) close() {
-	for _, c := range o.kept {
-		c.close()
-	}
 }
 
 func closeAll(workers []worker) {

@@ -146,6 +146,13 @@ upstream:
 	}
 }
 
+// holder returns robotsproxy as built at program, set up to hold idle connections: it closes
+// none while they are measured, and reads no tunnel to 127.0.0.1.
+func holder(program string) kind {
+	return kind{name: ours, command: robotsproxyCommand(program, "none",
+		"limits: {header_timeout: 10m, idle_timeout: 10m}", "https: {passthrough: [127.0.0.1], mixed_tunnel: allow}")}
+}
+
 // squidCommand makes squid work like the others: one worker, no cache, no access log, and
 // certificates for the host of the CONNECT, not copied from the origin's.
 func squidCommand(s *site, folder, address string) (*exec.Cmd, error) {

@@ -45,8 +45,35 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("there is no table for %s", name)
 		}
 	}
+	for _, c := range idleCases() {
+		row := "\n| " + c.name + " | 40 | "
+		if table := section(out.String(), idleOfEach); !strings.Contains(table, row) {
+			t.Errorf("there is no line %q in the table of idle connections:\n%s", row, table)
+		}
+	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("files left behind: %v, %v", left, err)
+	}
+}
+
+// The limit on open files bounds how many idle connections a proxy is given to hold.
+func TestIdleConnectionsFitTheFileLimit(t *testing.T) {
+	for _, c := range []struct {
+		files int // of each connection
+		limit uint64
+		want  int
+	}{
+		{1, 65536, 10_000},
+		{2, 65536, 10_000},
+		{1, 10_512, 10_000},
+		{1, 10_511, 9_999},
+		{2, 20_000, 9_744},
+		{1, 256, 0},
+		{2, 1<<64 - 1, 10_000}, // RLIM_INFINITY
+	} {
+		if got := (&idleCase{files: c.files}).permitted(10_000, c.limit); got != c.want {
+			t.Errorf("%d files each, %d in all: %d connections, want %d", c.files, c.limit, got, c.want)
+		}
 	}
 }
 

@@ -65,6 +65,7 @@ func (b *bench) report(out io.Writer) {
 		b.reportDownloads(out, name)
 	}
 	b.reportMemory(out)
+	b.reportIdle(out)
 	b.reportGoals(out)
 	fmt.Fprintln(out)
 	for _, line := range b.notes {
@@ -170,12 +171,28 @@ func (b *bench) reportMemory(out io.Writer) {
 		fmt.Fprintf(out, "| %s | %.0f | %.0f |", proxy, float64(m.now)/octetsMegabyte, float64(m.peak)/octetsMegabyte)
 		for _, n := range b.scale.idle {
 			if s := b.results[idleName(n)][proxy]; len(s) > 0 {
-				fmt.Fprintf(out, " %.0f |", s[0].tunnel/1e3)
+				fmt.Fprintf(out, " %.0f |", s[0].held/1e3)
 			} else {
 				fmt.Fprint(out, " |")
 			}
 		}
 		fmt.Fprintln(out)
+	}
+}
+
+// reportIdle writes the table of idle connections of each kind.
+func (b *bench) reportIdle(out io.Writer) {
+	heading := fmt.Sprintf("\n| %s | number | memory, KB each | CPU to open one, µs | another client's p50, µs | without them, µs | ratio |\n|---|---:|---:|---:|---:|---:|---:|\n", idleOfEach)
+	for _, c := range idleCases() {
+		held, requests := b.results[c.name][b.holder.name], b.results[requestsBeside+c.name]
+		if len(held) == 0 {
+			continue
+		}
+		io.WriteString(out, heading)
+		heading = ""
+		with, without := requests[b.holder.name], requests[withoutIdle]
+		fmt.Fprintf(out, "| %s | %d | %.0f | %.0f | %.0f | %.0f | %.2f |\n", c.name, held[0].number, held[0].held/1e3, float64(held[0].cpu)/microsecond,
+			float64(median(with, p50Of))/microsecond, float64(median(without, p50Of))/microsecond, ratio(with, without, p50Of))
 	}
 }
 
@@ -203,7 +220,7 @@ func (b *bench) reportGoals(out io.Writer) {
 	}
 	for _, n := range b.scale.idle {
 		for _, s := range b.results[idleName(n)][ours] {
-			line(idleName(n)+", KB each", s.tunnel/1e3, maxTunnel/1e3)
+			line(idleName(n)+", KB each", s.held/1e3, maxTunnel/1e3)
 		}
 	}
 }
