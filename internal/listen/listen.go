@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +34,7 @@ type Listeners struct {
 func Open(reusePort bool) (*Listeners, error) {
 	l := &Listeners{reusePort: reusePort, passed: map[string][]*net.TCPListener{}}
 	for _, file := range activation.Files(true) {
-		listener, err := net.FileListener(file)
-		file.Close()
+		listener, err := listenerOf(file)
 		if err != nil {
 			l.Close()
 			return nil, fmt.Errorf("taking the socket called %s from systemd: %w", file.Name(), err)
@@ -48,6 +48,15 @@ func Open(reusePort bool) (*Listeners, error) {
 		l.passed[file.Name()] = append(l.passed[file.Name()], tcp)
 	}
 	return l, nil
+}
+
+// listenerOf returns a listener on a socket, and closes the file.
+func listenerOf(file *os.File) (net.Listener, error) {
+	defer file.Close()
+	if !isListening(file) {
+		return nil, errors.New("it takes no connections: write ListenStream=HOST:PORT in its unit")
+	}
+	return net.FileListener(file)
 }
 
 // A Place is where a service listens.
@@ -77,6 +86,9 @@ func (l *Listeners) Listen(p Place) ([]*net.TCPListener, error) {
 	}
 	opened, err := config.Listen(context.Background(), "tcp", p.Address)
 	if err != nil {
+		if name := l.passedAt(p); name != "" {
+			return nil, fmt.Errorf("systemd calls its socket for %s %s: write FileDescriptorName=%s in the .socket unit", p.Address, name, p.Key)
+		}
 		return nil, fmt.Errorf("listening: %w; choose another address with %s", err, p.Remedy)
 	}
 	tcp := opened.(*net.TCPListener)
@@ -85,6 +97,17 @@ func (l *Listeners) Listen(p Place) ([]*net.TCPListener, error) {
 		l.shared = append(l.shared, tcp)
 	}
 	return []*net.TCPListener{tcp}, nil
+}
+
+// passedAt returns the name of a socket that has been passed and listens at the place; "" if there
+// is none.
+func (l *Listeners) passedAt(p Place) string {
+	for _, name := range slices.Sorted(maps.Keys(l.passed)) {
+		if slices.ContainsFunc(l.passed[name], func(at *net.TCPListener) bool { return p.is(at.Addr()) }) {
+			return name
+		}
+	}
+	return ""
 }
 
 // is reports whether a listener's address is that of the place.

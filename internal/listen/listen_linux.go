@@ -3,6 +3,7 @@ package listen
 import (
 	"errors"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -50,6 +51,13 @@ func control(conn syscall.RawConn, set func(fd uintptr) error) error {
 		return err
 	}
 	return failed
+}
+
+// isListening reports whether a file is a socket that listens, as those of TCP do, and those of
+// UDP do not.
+func isListening(file *os.File) bool {
+	is, err := unix.GetsockoptInt(int(file.Fd()), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	return err == nil && is != 0
 }
 
 // steer has the kernel give all new connections of a shared port to one of its listeners, by

@@ -2,6 +2,8 @@ package listen
 
 import (
 	"net"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -51,4 +53,34 @@ func accepted(t *testing.T, l net.Listener, option [2]int) (value int) {
 		t.Fatal(err)
 	}
 	return value
+}
+
+// A socket that is passed must listen: the proxy would else say that it serves, and end.
+func TestOnlyListeningSocketsAreTaken(t *testing.T) {
+	for kind, want := range map[int]string{syscall.SOCK_STREAM: "takes no connections", syscall.SOCK_DGRAM: "takes no connections"} {
+		fd, err := syscall.Socket(syscall.AF_INET, kind, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := listenerOf(os.NewFile(uintptr(fd), "listen")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("kind %d: %v, %v", kind, l, err)
+		}
+	}
+}
+
+// A socket that is passed for a place under another name is not reported as another program's.
+func TestSocketWithoutItsName(t *testing.T) {
+	passed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Listeners{passed: map[string][]*net.TCPListener{"robotsproxy.socket": {passed.(*net.TCPListener)}}}
+	defer l.Close()
+	_, err = l.Listen(Place{Key: "listen", Address: passed.Addr().String(), Remedy: "--listen"})
+	if err == nil || !strings.Contains(err.Error(), "robotsproxy.socket: write FileDescriptorName=listen") {
+		t.Errorf("error %v", err)
+	}
 }
