@@ -4,8 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"robotsproxy/proxy/pace/fleet"
 )
 
 // As many requests start in a day as may. The next one starts when the hour of the first one is
@@ -70,33 +68,4 @@ func TestMaxPerDayChanges(t *testing.T) {
 		s.SetOptions(Defaults())
 		s.wantStarts(start{"a", 0}, start{"b", second}, start{"c", 2 * second}, start{"d", 2 * second})
 	})
-}
-
-// The memory for counts is bounded, and empty when all of them are over.
-func TestDailyIsBounded(t *testing.T) {
-	var d daily
-	now := time.Unix(1_000_000_000, 0)
-	key := fleet.Site{Origin: "https://example.com"}
-	for range 30 {
-		if _, ok := d.start(key, now, 100); !ok {
-			t.Fatal("a site is over its limit")
-		}
-		for i := range uint64(maxDailySize / 20) {
-			d.add(i, now.Unix()/secondsPerHour)
-		}
-		now = now.Add(time.Hour)
-		if d.size > maxDailySize {
-			t.Fatalf("%d counts", d.size)
-		}
-	}
-	if d.size < maxDailySize-maxDailySize/20 {
-		t.Errorf("%d counts, want about %d", d.size, maxDailySize)
-	}
-	if _, ok := d.start(key, now.Add(-time.Hour), 15); ok {
-		t.Error("the counts that there is room for are not kept")
-	}
-	d.start(fleet.Site{}, now.Add(100*time.Hour), 1)
-	if d.size != 1 {
-		t.Errorf("%d counts after a long time", d.size)
-	}
 }

@@ -242,7 +242,7 @@ func TestFleetMaxPerDay(t *testing.T) {
 		t.Errorf("an observer sees %v", hold)
 	}
 	key := server.Inspect().Keys(ctx, "robotsproxy:day:*").Val()[0]
-	hour := func() int64 { return time.Now().Unix() / secondsPerHour }
+	hour := func() int64 { return time.Now().Unix() / (60 * 60) }
 	later := func(back int64) (started int, hold *Hold) {
 		rdb.Del(ctx, key)
 		rdb.HSet(ctx, key, hour()-back, 6) // as if they had started so many hours ago

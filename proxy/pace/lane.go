@@ -257,12 +257,9 @@ func (l *lane) enter(w *waiter) bool {
 		return false
 	}
 	if opts.BackOff.After > 0 {
-		w.epoch = 0
-		if known := l.pacer.rows.of(s.key, l.pacer.now()); known != nil {
-			if w.epoch = known.epoch; known.pauses > 0 {
-				s.probe = w
-				known.expires = l.pacer.now().Add(fleet.ProbeLease + opts.BackOff.Max)
-			}
+		var probes bool
+		if w.epoch, probes = l.pacer.failures.Start(s.key, l.pacer.now(), opts.shared()); probes {
+			s.probe = w
 		}
 	}
 	if w.counted = opts.MaxInFlight > 0; w.counted {
@@ -278,7 +275,7 @@ func (s *site) admits(opts *Options) bool {
 
 // countToday counts a request that starts. If it may not, it holds the site.
 func (p *Pacer) countToday(s *site, limit int) bool {
-	again, counted := p.today.start(s.key, p.now(), limit)
+	again, counted := p.today.Count(s.key, p.now(), limit)
 	if !counted {
 		p.hold(s, again, ByMaxPerDay)
 	}

@@ -4,7 +4,8 @@
 //
 // [Pacer.Wait] returns when it is a [Request]'s turn, or a [Late] at once if the turn would
 // come too late. The [Permit] that it returns takes the outcome. Several proxies can share
-// their turns through Redis.
+// their turns through Redis: package fleet does that, and package local is what a proxy knows of
+// sites by itself.
 package pace
 
 import (
@@ -22,6 +23,7 @@ import (
 
 	"robotsproxy/internal/redisclient"
 	"robotsproxy/proxy/pace/fleet"
+	"robotsproxy/proxy/pace/local"
 )
 
 // Request is a request that is to start. Requests of one origin, identity and group are
@@ -47,10 +49,10 @@ type Pacer struct {
 
 	holds atomic.Int64 // number of sites that are held
 
-	mu    sync.Mutex // guards all of these, and everything in them
-	sites map[fleet.Site]*site
-	rows  rows  // known while BackOff is on
-	today daily // counts while MaxPerDay is set
+	mu       sync.Mutex // guards all of these, and everything in them
+	sites    map[fleet.Site]*site
+	failures *local.Failures // known while BackOff is on
+	today    local.Starts    // counts while MaxPerDay is set
 
 	waiting prometheus.Gauge
 	seconds prometheus.Counter
@@ -64,7 +66,6 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 	p := &Pacer{
 		now:   time.Now,
 		sites: map[fleet.Site]*site{},
-		rows:  newRows(),
 		waiting: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 			Name: "robotsproxy_paced_waiting",
 			Help: "Requests that wait for their turn.",
@@ -78,6 +79,7 @@ func New(opts Options, server *redisclient.Client, log zerolog.Logger, metrics p
 			Help: "Requests that were refused because their turn would have come after max_wait.",
 		}),
 	}
+	p.failures = local.NewFailures(p.forgotten)
 	p.opts.Store(&opts)
 	if server != nil {
 		p.fleet = fleet.New(server, log, metrics)
@@ -109,7 +111,7 @@ func (p *Pacer) SetOptions(opts Options) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if opts.BackOff.After == 0 {
-		p.rows.known.Purge()
+		p.failures.Clear()
 	}
 	for _, s := range p.sites {
 		if opts.BackOff.After == 0 {
@@ -298,10 +300,8 @@ func (p *Pacer) learn(key fleet.Site, w *waiter, n *fleet.State, opts *Options) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, s := p.now(), p.siteOf(key)
-	if opts.BackOff.After > 0 && (n.Failures > 0 || n.Pauses > 0 || p.rows.of(key, now) != nil) {
-		known := p.rowFor(key, now)
-		known.failures, known.pauses, known.epoch = n.Failures, n.Pauses, n.Epoch
-		known.expires = now.Add(n.Wait + opts.BackOff.Max)
+	if opts.BackOff.After > 0 {
+		p.failures.Learn(key, n, now, opts.shared())
 	}
 	if n.Wait > 0 {
 		p.hold(s, now.Add(n.Wait), holders[n.By])

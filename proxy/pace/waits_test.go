@@ -15,9 +15,8 @@ func TestWaits(t *testing.T) {
 		s.Hold(held, time.Hour)
 		s.try(free, Permit.Succeeded)
 		for range 3 {
-			go s.try(spaced, Permit.Succeeded)
+			s.ask("spaced", spaced, 0)
 		}
-		synctest.Wait()
 		now := time.Now()
 		waits, all := s.Waits(10)
 		want := []Wait{

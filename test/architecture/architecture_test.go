@@ -236,6 +236,10 @@ var arrows = map[string]map[string]string{
 		"internal/keyerr":      "its errors say which key they are about",
 		"internal/redisclient": "whether there is a fleet, and by which server",
 		"proxy/pace/fleet":     "turns, holds and counts that proxies share",
+		"proxy/pace/local":     "failures and counts that one proxy knows by itself",
+	},
+	"proxy/pace/local": {
+		"proxy/pace/fleet": "it does in memory what a fleet does: with its rules, sites and state",
 	},
 	"proxy/pace/fleet": {
 		"internal/outage":      "the log tells of a Redis that is away once",

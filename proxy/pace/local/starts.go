@@ -1,4 +1,4 @@
-package pace
+package local
 
 import (
 	"hash/maphash"
@@ -7,12 +7,12 @@ import (
 	"robotsproxy/proxy/pace/fleet"
 )
 
-// daily counts the requests that have started, by the hour. Its zero value is empty.
+// Starts counts the requests that have started, by the hour. Its zero value is empty.
 //
 // A window is the present hour and the 24 before it, so that no 24 hours have more starts than
 // the limit, wherever they begin. What started in an hour counts until the end of that hour a
 // day later.
-type daily struct {
+type Starts struct {
 	seed  maphash.Seed
 	hours [windowHours]hourly
 	size  int // of all hours
@@ -26,25 +26,25 @@ type hourly struct {
 
 const (
 	windowHours = fleet.WindowHours
-	// maxDailySize bounds the counts of all hours together: about 100 MB. When there are
+	// maxStarts bounds the counts of all hours together: about 100 MB. When there are
 	// more, the oldest hour is forgotten.
-	maxDailySize = 3 << 20
+	maxStarts = 3 << 20
 )
 
-// start counts a request that starts now, if fewer than limit have started in the window.
+// Count counts a request that starts now, if fewer than limit have started in the window.
 // Otherwise it returns when the first of them will no longer count.
-func (d *daily) start(key fleet.Site, now time.Time, limit int) (again time.Time, counted bool) {
+func (s *Starts) Count(site fleet.Site, now time.Time, limit int) (again time.Time, counted bool) {
 	hour := now.Unix() / secondsPerHour
-	if d.seed == (maphash.Seed{}) {
-		d.seed = maphash.MakeSeed()
+	if s.seed == (maphash.Seed{}) {
+		s.seed = maphash.MakeSeed()
 	}
-	site := maphash.Comparable(d.seed, key)
+	sum := maphash.Comparable(s.seed, site)
 	total, oldest := 0, hour
-	for i := range d.hours {
-		h := &d.hours[i]
+	for i := range s.hours {
+		h := &s.hours[i]
 		if h.number <= hour-windowHours {
-			d.forget(h)
-		} else if n := h.starts[site]; n > 0 {
+			s.forget(h)
+		} else if n := h.starts[sum]; n > 0 {
 			total += int(n)
 			oldest = min(oldest, h.number)
 		}
@@ -52,33 +52,33 @@ func (d *daily) start(key fleet.Site, now time.Time, limit int) (again time.Time
 	if total >= limit {
 		return time.Unix((oldest+windowHours)*secondsPerHour, 0), false
 	}
-	d.add(site, hour)
+	s.add(sum, hour)
 	return time.Time{}, true
 }
 
 const secondsPerHour = 60 * 60
 
-func (d *daily) add(site uint64, hour int64) {
-	h := &d.hours[hour%windowHours]
+func (s *Starts) add(sum uint64, hour int64) {
+	h := &s.hours[hour%windowHours]
 	if h.starts == nil {
 		*h = hourly{hour, map[uint64]int32{}}
 	}
 	before := len(h.starts)
-	h.starts[site]++
-	d.size += len(h.starts) - before
-	if d.size <= maxDailySize {
+	h.starts[sum]++
+	s.size += len(h.starts) - before
+	if s.size <= maxStarts {
 		return
 	}
 	oldest := h
-	for i := range d.hours {
-		if other := &d.hours[i]; len(other.starts) > 0 && other.number < oldest.number {
+	for i := range s.hours {
+		if other := &s.hours[i]; len(other.starts) > 0 && other.number < oldest.number {
 			oldest = other
 		}
 	}
-	d.forget(oldest)
+	s.forget(oldest)
 }
 
-func (d *daily) forget(h *hourly) {
-	d.size -= len(h.starts)
+func (s *Starts) forget(h *hourly) {
+	s.size -= len(h.starts)
 	*h = hourly{}
 }
