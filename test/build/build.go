@@ -51,6 +51,17 @@ func runTests(m *testing.M, program *string) (code int, err error) {
 	return code, readRaces(reports)
 }
 
+// Plain builds the program without the race detector, for a test that measures it. It returns the
+// program's file, which goes with the test.
+func Plain(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "robotsproxy")
+	if err := build(file, "CGO_ENABLED=0"); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func build(file, cgo string, flags ...string) error {
 	command := exec.Command("go", append([]string{"build", "-C", filepath.Join("..", ".."), "-o", file}, flags...)...)
 	command.Env = append(os.Environ(), cgo)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"robotsproxy/test/build"
 )
 
 // resident is how much of the machine's memory the program holds, in KiB.
@@ -32,7 +34,10 @@ func (w *world) resident() (kib int) {
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	const connections = 2000
-	w := start(t, "https: {mode: intercept}\nlog: {decisions: none}")
+	w := newWorld(t, "https: {mode: intercept}\nlog: {decisions: none}")
+	w.binary = build.Plain(t) // the race detector keeps memory of its own
+	w.run()
+	t.Cleanup(w.stop)
 	ca, err := os.ReadFile(w.caFile())
 	must(t, err)
 	roots := x509.NewCertPool()

@@ -30,6 +30,7 @@ import (
 // world is a running copy of the built program, with a folder of its own.
 type world struct {
 	t      *testing.T
+	binary string   // the program's file
 	dir    string   // its data directory
 	temp   string   // its folder for temporary files, which everybody may enter
 	config string   // its configuration file
@@ -66,7 +67,7 @@ func newWorld(t *testing.T, config ...string) *world {
 	t.Helper()
 	temp := t.TempDir()
 	must(t, os.Chmod(filepath.Dir(temp), 0o755))
-	w := &world{t: t, dir: filepath.Join(t.TempDir(), "data"), temp: temp, config: filepath.Join(t.TempDir(), "robotsproxy.yaml"), origins: originCertificate(t)}
+	w := &world{t: t, binary: program, dir: filepath.Join(t.TempDir(), "data"), temp: temp, config: filepath.Join(t.TempDir(), "robotsproxy.yaml"), origins: originCertificate(t)}
 	w.configure(config...)
 	return w
 }
@@ -109,7 +110,7 @@ func (w *world) launch(flags ...string) {
 	w.t.Helper()
 	w.log = &logLines{}
 	w.exited, w.checked = make(chan struct{}), false
-	w.command = exec.Command(program, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
+	w.command = exec.Command(w.binary, append([]string{"serve", "--config", w.config, "--data-dir", w.dir}, flags...)...)
 	if w.files > 0 {
 		w.command = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(w.files)}, w.command.Args...)...)
 	}
