@@ -100,7 +100,7 @@ func TestIdleOrigins(t *testing.T) {
 }
 
 func testIdleOrigins(t *testing.T, version int) {
-	const most, origins = 512, 560
+	const most, origins = 256, 300
 	held := make(chan struct{})
 	_, port, count := everywhere(t, version == 2, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "HTTP/", r.ProtoMajor)
@@ -146,7 +146,7 @@ func testIdleOrigins(t *testing.T, version int) {
 // The connections that a crowd of clients uses at once are kept and serve it again, even
 // after a pause and when many other origins have idle connections.
 func TestCrowdKeepsItsConnections(t *testing.T) {
-	const crowd, others = 600, 512
+	const crowd, others = 600, 256
 	var round sync.WaitGroup
 	_, port, count := everywhere(t, false, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/together" {

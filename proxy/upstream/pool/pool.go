@@ -19,7 +19,7 @@ const (
 	// MaxIdleConns bounds a pool's idle connections. One origin may have all of them.
 	MaxIdleConns = 2048
 	// maxIdleOrigins bounds the origins that have idle connections and are not being asked.
-	maxIdleOrigins = 512
+	maxIdleOrigins = 256
 )
 
 // DialFunc opens a connection.
