@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
@@ -126,6 +127,9 @@ func (c *Counter) Add(d decision.Decision) {
 // is away for long, there is one for each day.
 func (c *Counter) room(day counts.Day) int {
 	room := counts.MaxDecisions
+	if len(c.days) == 1 { // as almost always
+		return room
+	}
 	for other, table := range c.days {
 		if other != day {
 			room -= len(table)
@@ -205,7 +209,12 @@ func decisionOf(d *decision.Decision) counts.Decision {
 }
 
 // text returns what is counted of a text.
-func text(s string) string { return printable.Cut(strings.ToValidUTF8(s, "\uFFFD"), maxText) }
+func text(s string) string {
+	if !utf8.ValidString(s) { // far cheaper to ask than ToValidUTF8
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return printable.Cut(s, maxText)
+}
 
 // outcomeOf returns what became of a request.
 func outcomeOf(d *decision.Decision) counts.Outcome {

@@ -25,8 +25,9 @@ const maxPrice = 100
 // EdgeOf returns what a response does to a request that robots.txt allows, and the price that it
 // names if that is [Priced].
 func EdgeOf(status int, header http.Header) (edge Edge, price string) {
+	mitigated := header["Cf-Mitigated"] // canonical: Get would check that for every response
 	switch {
-	case header.Get("Cf-Mitigated") == "challenge":
+	case len(mitigated) > 0 && mitigated[0] == "challenge":
 		return Challenged, ""
 	case status == http.StatusPaymentRequired:
 		return Priced, printable.Cut(printable.Line(header.Get("Crawler-Price")), maxPrice)

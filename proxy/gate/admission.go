@@ -27,7 +27,6 @@ type Admission struct {
 	settings *Settings // by which it was judged
 	client   netip.Addr
 	method   string
-	door     decision.Door
 	asked    time.Time
 	waited   time.Duration
 	queued   time.Duration // of it, for its turn
@@ -36,11 +35,12 @@ type Admission struct {
 	price    string        // that it names, if edge is Priced
 	late     *pace.Late    // not nil if its turn would come too late
 	permit   pace.Permit
+	door     decision.Door
 	outcome  outcome
 }
 
 // outcome is what the pacer is to know of the origin's answer.
-type outcome int
+type outcome uint8
 
 const (
 	unknown outcome = iota // the origin has not been asked, or it is unknown why there is no answer
@@ -70,7 +70,7 @@ func (g *Gate) newAdmission(ask *Ask) *Admission {
 func (a *Admission) Wait(ctx context.Context) error {
 	var err error
 	now := a.gate.now()
-	if a.gate.pacer != nil && a.paces(&a.Target) {
+	if a.gate.pacer != nil && a.paces() {
 		a.permit, err = a.gate.pacer.Wait(ctx, a.paceRequest())
 		if errors.As(err, &a.late) {
 			err = nil
@@ -215,10 +215,8 @@ func (a *Admission) Done(status int, bytes int64, failure error) {
 // Discard ends the admission without counting or logging the request.
 func (a *Admission) Discard() { a.permit.Release() }
 
-// paces reports whether a request for the target waits for its turn.
-func (v *Verdict) paces(t *robots.Target) bool {
-	return v.Admits() && v.mode != identity.Off && !t.IsRobotsTxt()
-}
+// paces reports whether the request waits for its turn.
+func (v *Verdict) paces() bool { return v.Admits() && v.mode != identity.Off && !v.robotsTxt }
 
 // paceRequest returns the request as the pacer sees it. An override states no delay, but its
 // robots_file may.

@@ -131,7 +131,7 @@ func (u *UnknownIdentityError) Error() string {
 func (g *Gate) Decide(ctx context.Context, ask Ask) (Verdict, error) {
 	var v Verdict
 	_, err := g.decide(ctx, g.settings.Load(), &ask, g.now(), &v)
-	if g.pacer != nil && err == nil && v.paces(&ask.Target) {
+	if g.pacer != nil && err == nil && v.paces() {
 		v.Hold = g.pacer.Held(v.paceRequest())
 	}
 	return v, err
@@ -147,34 +147,34 @@ func (g *Gate) decide(ctx context.Context, settings *Settings, ask *Ask, now tim
 			return nil, settings.unknown(name)
 		}
 	}
-	tokens := ask.Agents
+	userAgent, tokens := ask.UserAgent(), ask.Agents
 	if len(tokens) == 0 {
-		tokens = id.Tokens(ask.UserAgent())
+		tokens = id.Tokens(userAgent)
 	}
 	robotsURL := ask.Target.Origin.RobotsURL()
-	v.URL = ask.Target.String()
 	v.Origin = strings.TrimSuffix(robotsURL, "/robots.txt") // both share one string in memory
+	v.URL = v.Origin + ask.Target.Path
 	v.RobotsURL = robotsURL
 	v.Agent, v.Identity = tokens[0], name
 	v.Judgment = decision.Disallowed
-	v.mode, v.strict = id.Mode, settings.StrictPaths
+	v.mode, v.strict, v.robotsTxt = id.Mode, settings.StrictPaths, ask.Target.IsRobotsTxt()
 	v.at = time.Duration(now.Unix()%secondsPerDay) * time.Second
 	v.declare(settings, id, ask, tokens)
 	if o := settings.Overrides.For(v.Origin, now); o != nil {
-		v.applyOverride(o, tokens, ask.Target)
+		v.applyOverride(o, tokens, ask.Target.Path)
 		return id, nil
 	}
 	switch {
 	case id.Mode == identity.Off:
 		v.Judgment, v.Reason = decision.Allowed, decision.Exempt
 		return id, nil
-	case ask.Target.IsRobotsTxt():
+	case v.robotsTxt:
 		v.Judgment, v.Reason = decision.Allowed, decision.RobotsTxt
 		return id, nil
 	}
 	by := keeper.Sender{
 		Identity: name, UserAgent: id.UserAgent, From: id.From,
-		Client: ask.Addr, ClientAgent: ask.UserAgent(), Sign: id.FetchSigner(),
+		Client: ask.Addr, ClientAgent: userAgent, Sign: id.FetchSigner(),
 	}
 	p, err := g.policies.Policy(ctx, ask.Target.Origin, by)
 	if err != nil {

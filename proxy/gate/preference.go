@@ -105,22 +105,28 @@ func (ask *Ask) use(id *identity.Identity) preference.Use {
 	return use
 }
 
+// declaration is what a bot declares to do with pages.
+type declaration struct {
+	use    preference.Use
+	tokens []string // the bot's product tokens
+}
+
 // declare notes what the bot declares, unless no preference can concern the ask.
 func (v *Verdict) declare(settings *Settings, id *identity.Identity, ask *Ask, tokens []string) {
 	v.heeded, v.lenient = settings.heeded, settings.Preferences.Mode == identity.Report
-	if use := ask.use(id); use.Purposes != 0 && id.Mode != identity.Off && !ask.Target.IsRobotsTxt() {
-		v.use, v.tokens = use, slices.Clone(tokens) // kept as they are, tokens would cost every bot an allocation
+	if use := ask.use(id); use.Purposes != 0 && id.Mode != identity.Off && !v.robotsTxt {
+		v.declared = &declaration{use, slices.Clone(tokens)} // kept as they are, tokens would cost every bot an allocation
 	}
 }
 
 // heed judges a path that the rules allow by what the file says about use.
 func (v *Verdict) heed(path string) {
 	said := v.file.Preferences(v.group)
-	refusal, refused := said.Refusal(path, v.use, v.heeded)
+	refusal, refused := said.Refusal(path, v.declared.use, v.heeded)
 	served := ""
 	if v.strict && !refused {
 		served = urlpath.AsServed(path)
-		refusal, refused = said.Refusal(served, v.use, v.heeded)
+		refusal, refused = said.Refusal(served, v.declared.use, v.heeded)
 	}
 	if !refused {
 		return
@@ -149,15 +155,18 @@ func (v *Verdict) refuseUse() {
 
 // extentOfUse says how far the preferences of the site's files let the bot go.
 func (v *Verdict) extentOfUse() robots.Extent {
+	if v.declared == nil {
+		return robots.Everything
+	}
 	var said *preference.Set
 	if v.file != nil {
 		said = v.file.Preferences(v.group)
 	}
 	mined := v.extentOfTDMRep()
 	switch {
-	case said.RefusesAll(v.use, v.heeded), mined == robots.Nothing:
+	case said.RefusesAll(v.declared.use, v.heeded), mined == robots.Nothing:
 		return robots.Nothing
-	case said.RefusesNone(v.use, v.heeded) && mined == robots.Everything:
+	case said.RefusesNone(v.declared.use, v.heeded) && mined == robots.Everything:
 		return robots.Everything
 	}
 	return robots.Part
@@ -179,7 +188,9 @@ func (v *Verdict) extentOfTDMRep() robots.Extent {
 }
 
 // heedsTDMRep reports whether the origin's tdmrep.json concerns the bot.
-func (v *Verdict) heedsTDMRep() bool { return v.use.Mines() && v.heeded.Has(preference.TDMRep) }
+func (v *Verdict) heedsTDMRep() bool {
+	return v.declared != nil && v.declared.use.Mines() && v.heeded.Has(preference.TDMRep)
+}
 
 // unreachable is what stands for the preference of a tdmrep.json that cannot be had.
 const unreachable = "unreachable"
@@ -238,7 +249,7 @@ func (a *Admission) HeedResponse(status int, header http.Header) (refused bool) 
 	if a.Preference != "" {
 		return false
 	}
-	refusal, found := preference.OfResponse(header, a.tokens, a.use)
+	refusal, found := preference.OfResponse(header, a.declared.tokens, a.declared.use)
 	if !found {
 		return false
 	}

@@ -109,7 +109,7 @@ func (a *Admission) decideTunnel(ctx context.Context, ask Ask, certain bool) (ro
 
 // heedsResponses reports whether what a response says about its use concerns the bot.
 func (v *Verdict) heedsResponses() bool {
-	return v.use.Purposes != 0 && v.heeded.Has(preference.Response)
+	return v.declared != nil && v.heeded.Has(preference.Response)
 }
 
 // heedsInside reports whether what concerns the bot may differ for the requests in a tunnel.

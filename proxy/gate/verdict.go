@@ -62,18 +62,19 @@ type Verdict struct {
 	delay  time.Duration // stated by the group
 	group  *robots.Group // nil if none applies
 	file   *robots.File  // whose rules were read; nil for none
-	strict bool          // Settings.StrictPaths
 	served string        // the path as servers read it, if that decided
 	cdn    string        // the network that serves the origin; "": none, or it was not asked about
 
 	override *override.Override // that decided; nil if none did
 
-	use       preference.Use     // what the bot declares; without purposes, nobody asks for preferences
-	tokens    []string           // its product tokens, if it declares purposes
-	heeded    preference.Sources // whose preferences count
+	declared  *declaration      // nil if the bot declares no purposes: then nobody asks for preferences
+	preferred preference.Source // whose Preference is
+	tdmrep    *policy.Policy    // the origin's tdmrep.json, if it was asked for
+
+	robotsTxt bool               // the URL is /robots.txt itself
+	strict    bool               // Settings.StrictPaths
 	lenient   bool               // preferences.mode is report
-	preferred preference.Source  // whose Preference is
-	tdmrep    *policy.Policy     // the origin's tdmrep.json, if it was asked for
+	heeded    preference.Sources // whose preferences count
 }
 
 // Admits reports whether the request may go on: it is allowed, or its identity is in mode
@@ -104,7 +105,7 @@ func (v *Verdict) apply(p *policy.Policy, tokens []string, path string) {
 }
 
 // applyOverride judges by an override. Its robots_file is matched like any robots.txt.
-func (v *Verdict) applyOverride(o *override.Override, tokens []string, target robots.Target) {
+func (v *Verdict) applyOverride(o *override.Override, tokens []string, path string) {
 	v.override = o
 	v.OverrideReason, v.OverrideBy, v.ExpiresAt = o.Reason, o.By, o.Expires.Time()
 	file := o.File()
@@ -113,10 +114,10 @@ func (v *Verdict) applyOverride(o *override.Override, tokens []string, target ro
 		v.heeded = 0
 	}
 	switch {
-	case o.Verdict == override.Allow, file != nil && target.IsRobotsTxt():
+	case o.Verdict == override.Allow, file != nil && v.robotsTxt:
 		v.Judgment = decision.Allowed
 	case file != nil:
-		v.match(file, tokens, target.Path)
+		v.match(file, tokens, path)
 	}
 	if v.Reason != decision.TooCostly && v.Reason != decision.ByPreference {
 		v.Reason = decision.Overridden
@@ -143,7 +144,7 @@ func (v *Verdict) match(file *robots.File, tokens []string, path string) {
 	} else {
 		v.matchGroup(group, token, path)
 	}
-	if v.Judgment == decision.Allowed && v.use.Purposes != 0 {
+	if v.Judgment == decision.Allowed && v.declared != nil {
 		v.heed(path)
 	}
 }
