@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"net/netip"
 
 	"robotsproxy/proxy/access"
 	"robotsproxy/proxy/answer"
@@ -16,7 +17,7 @@ import (
 func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 	client, settings := forward.ClientAddr(r), s.settings.Load()
 	switch proxied := r.Method == http.MethodConnect || r.URL.IsAbs(); {
-	case s.turnAway(w, r, settings):
+	case s.turnAway(w, r, client, settings):
 	case proxied && !settings.users.Know(r.Context(), client, r.Header):
 		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusProxyAuthRequired,
@@ -46,8 +47,8 @@ func (s *Server) serveOuter(w http.ResponseWriter, r *http.Request) {
 }
 
 // turnAway answers a client that may not use the proxy. It reports false for all others.
-func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, settings *settings) bool {
-	switch client := forward.ClientAddr(r); {
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, client netip.Addr, settings *settings) bool {
+	switch {
 	case !settings.clients.Admits(client):
 		s.forwarder.Answer(w, r, answer.Answer{
 			Status:  http.StatusForbidden,

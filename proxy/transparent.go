@@ -17,6 +17,7 @@ import (
 	"robotsproxy/proxy/answer"
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/flow"
+	"robotsproxy/proxy/forward"
 	"robotsproxy/proxy/opaque"
 	"robotsproxy/proxy/sniff"
 	"robotsproxy/robots"
@@ -245,7 +246,7 @@ func (s *Server) serveByHost(w http.ResponseWriter, r *http.Request) {
 	}
 	target, err := t.targetByHost(r)
 	switch {
-	case s.turnAway(w, r, s.settings.Load()):
+	case s.turnAway(w, r, forward.ClientAddr(r), s.settings.Load()):
 	case r.Method == http.MethodConnect:
 		s.forwarder.Answer(w, r, answer.BadRequest(http.StatusBadRequest, "CONNECT over HTTP/2 is not served"))
 	case !httpguts.ValidHeaderFieldName(r.Method): // HTTP/2 allows any text
