@@ -19,7 +19,7 @@ import (
 type Writer struct {
 	http.ResponseWriter
 	Upload   *Upload        // the request's body; nil if it has none
-	Watchdog *flow.Watchdog // is started with the final response
+	Watchdog *flow.Watchdog // is started with the final response, unless that can't stand still
 	Hijacked *conns.Set     // holds the connection while it is hijacked
 	Head     bool           // the request's method is HEAD
 
@@ -48,13 +48,13 @@ func (w *Writer) WriteHeader(status int) {
 		// Where the next request begins on this connection is not known.
 		h["Connection"] = []string{"close"}
 	}
-	w.Watchdog.Start()
 	if h["Content-Type"] == nil {
 		h["Content-Type"] = nil // else net/http guesses one
 	}
 	var err error
 	if w.length, err = strconv.ParseInt(h.Get("Content-Length"), 10, 64); err != nil {
 		w.length = -1
+		w.Watchdog.Start()
 	}
 	w.ResponseWriter.WriteHeader(status)
 	clear(h)
@@ -64,6 +64,9 @@ func (w *Writer) WriteHeader(status int) {
 }
 
 func (w *Writer) Write(p []byte) (int, error) {
+	if int64(len(p)) != w.length || len(p) > maxDelayed {
+		w.Watchdog.Start()
+	}
 	n, err := w.ResponseWriter.Write(p)
 	if w.Head {
 		return n, err
@@ -74,6 +77,10 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// maxDelayed bounds the bodies that net/http keeps until the handler ends, so that to write
+// them never waits for the client.
+const maxDelayed = 2 << 10
 
 // ReadFrom copies through a pooled buffer. It does not let one connection read from the
 // other, as io.Copy would: for bodies of usual sizes that costs more than it saves.
@@ -105,6 +112,7 @@ func (w *Writer) readFirst(body io.Reader, buf []byte) (int64, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !begun {
+			w.Watchdog.Start()
 			w.flush()
 		}
 	})
@@ -144,6 +152,7 @@ func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
+		w.Watchdog.Start()
 		w.conn = conn
 		w.Hijacked.Add(conn)
 		conn = flow.Conn{Conn: conn, Flow: &w.Watchdog.Flow}
