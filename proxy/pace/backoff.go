@@ -123,11 +123,24 @@ func (p *Pacer) forgotten(key fleet.Site) {
 	}
 }
 
+// startProbe makes w the probe of its site. It ends by itself after [fleet.ProbeLease]: a client
+// that sends its request slowly must not hold up the others for as long as it likes. It must be
+// called with the lock held.
+func (p *Pacer) startProbe(s *site, w *waiter) {
+	s.probe = w
+	s.lease = time.AfterFunc(fleet.ProbeLease, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.endProbe(s, w)
+	})
+}
+
 // endProbe lets the next request start if w was the probe of its site. It must be called with
 // the lock held.
 func (p *Pacer) endProbe(s *site, w *waiter) {
 	if s.probe == w {
 		s.probe = nil
+		s.lease.Stop()
 	}
 	p.fill(s)
 	p.tidy(s)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // backingOff sets pauses of a minute, two and four after so many failures.
@@ -128,7 +130,7 @@ func TestProbe(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		want(1)
 		probe = <-permits
-		time.Sleep(4 * time.Minute)
+		time.Sleep(fleet.ProbeLease / 3)
 		want(0)
 		probe.Succeeded()
 		want(2) // while its body is read
@@ -138,20 +140,10 @@ func TestProbe(t *testing.T) {
 			permit.Failed()
 			permit.Release()
 		}
-		s.wantPause(r, time.Minute)
-		time.Sleep(time.Minute)
-		permit, _ := s.Wait(context.Background(), r)
-		go func() {
-			_, err := s.Wait(context.Background(), r)
-			l, _ := errors.AsType[*Late](err)
-			late = append(late, l)
-		}()
-		time.Sleep(10*time.Minute + 2*second)
-		synctest.Wait()
-		if len(late) != 1 || late[0].cause != probing {
+		if len(late) > 0 {
 			t.Errorf("late are %v", late)
 		}
-		permit.Release()
+		s.wantPause(r, time.Minute)
 		s.wantStarts()
 	})
 }
@@ -265,5 +257,39 @@ func TestManySitesFail(t *testing.T) {
 			t.Errorf("one that was forgotten is held until %v", at)
 		}
 		s.wantStarts()
+	})
+}
+
+// A probe that takes too long, since its client sends slowly, holds up nobody any longer. Who can't
+// wait for that is told what the wait is for.
+func TestSlowProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, backingOff(1))
+		patient := *s.opts.Load()
+		patient.MaxWait = 10 * time.Minute
+		hasty := patient
+		hasty.MaxWait = time.Minute
+		s.SetOptions(patient)
+		r := of(0)
+		s.try(r, Permit.Failed)
+		slow, err := s.Wait(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		s.SetOptions(hasty)
+		_, err = s.Wait(context.Background(), r)
+		if late, ok := errors.AsType[*Late](err); !ok || late.cause != probing || time.Since(begun) != time.Minute {
+			t.Errorf("who waits for a minute gets %v after %v", err, time.Since(begun))
+		}
+		s.SetOptions(patient)
+		next, err := s.Wait(context.Background(), r)
+		if waited := time.Since(begun); err != nil || waited != fleet.ProbeLease {
+			t.Errorf("the next request tries after %v, error %v", waited, err)
+		}
+		slow.Succeeded()
+		next.Succeeded()
+		slow.Release()
+		next.Release()
 	})
 }

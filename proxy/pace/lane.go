@@ -21,6 +21,7 @@ type site struct {
 	heldBy  Holder      // "" if it is not held
 	release *time.Timer // ends the hold
 	probe   *waiter     // the request that finds out whether the site still fails; nil: none does
+	lease   *time.Timer // ends the probe, if it takes too long
 }
 
 // lane is the queue of the requests of one group, in order of arrival. Whatever they wait
@@ -259,7 +260,7 @@ func (l *lane) enter(w *waiter) bool {
 	if opts.BackOff.After > 0 {
 		var probes bool
 		if w.epoch, probes = l.pacer.failures.Start(s.key, l.pacer.now(), opts.shared()); probes {
-			s.probe = w
+			l.pacer.startProbe(s, w)
 		}
 	}
 	if w.counted = opts.MaxInFlight > 0; w.counted {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"robotsproxy/proxy/pace/fleet"
 )
 
 // visit is a request of the model, with all that it learned.
@@ -206,7 +208,7 @@ func checkPauses(t *testing.T, visits []*visit, b BackOff) {
 				if probe.reported >= 0 {
 					over = probe.reported
 				}
-				if next.start < over {
+				if next.start < min(over, probe.start+fleet.ProbeLease) {
 					t.Errorf("%s: a request starts at %v, while the one from %v to %v tries the site", site, next.start, probe.start, over)
 				}
 			}

@@ -114,8 +114,8 @@ func (p *Pacer) SetOptions(opts Options) {
 		p.failures.Clear()
 	}
 	for _, s := range p.sites {
-		if opts.BackOff.After == 0 {
-			s.probe = nil
+		if opts.BackOff.After == 0 && s.probe != nil {
+			p.endProbe(s, s.probe)
 		}
 		// A request that max_per_day holds is counted again.
 		if s.heldBy == ByRetryAfter && !opts.RetryAfter || s.heldBy == ByBackOff && opts.BackOff.After == 0 || s.heldBy == ByMaxPerDay {
@@ -307,7 +307,7 @@ func (p *Pacer) learn(key fleet.Site, w *waiter, n *fleet.State, opts *Options) 
 		p.hold(s, now.Add(n.Wait), holders[n.By])
 	}
 	if n.Probe && s.probe == nil {
-		s.probe = w
+		p.startProbe(s, w)
 	}
 	if !n.Probe {
 		p.endProbe(s, w)

@@ -53,7 +53,7 @@ const (
 )
 
 const (
-	// ProbeLease is how long a probe may take before another proxy may send one: longer than
+	// ProbeLease is how long a probe may take before another request may be one: longer than
 	// an origin normally gets for its response. The probe of a proxy that is no member any
 	// more is over at once.
 	ProbeLease = 2 * time.Minute
