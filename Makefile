@@ -83,7 +83,7 @@ fuzz:
 test-image:
 	.ci/test-image
 
-# Runs every client of the README's table through robotsproxy run, and sealed, beside those
+# Runs every client of the table in docs/clients.md through robotsproxy run, and sealed, beside those
 # that read no proxy variables. Has libraries that others wrote verify our signatures, and
 # read our web archives.
 test-clients: clients-deps .clients/installed

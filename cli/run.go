@@ -127,7 +127,7 @@ func clientsHelp() string {
 	for _, c := range clientsetup.Clients {
 		fmt.Fprintf(&table, "\n  %-36s%s", c.Name, cmp.Or(c.Needs, "nothing"))
 	}
-	return "What each client needs besides the variables (README.md has the details):\n" + table.String()
+	return "What each client needs besides the variables (docs/clients.md has the details):\n" + table.String()
 }
 
 // runConfig reads the configuration of a private proxy. Standard error belongs to the

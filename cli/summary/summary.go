@@ -12,7 +12,7 @@ import (
 	"robotsproxy/proxy/sealed"
 )
 
-// A Summary says how a run went. The README lists the members of its JSON; none of them may
+// A Summary says how a run went. docs/commands.md lists the members of its JSON; none of them may
 // change its name or meaning.
 type Summary struct {
 	StartedAt time.Time `json:"started_at"`

@@ -1,7 +1,7 @@
 // Package clientsetup knows how HTTP clients are pointed at a proxy and made to trust its
 // CA: which environment variables they read, and what each client needs besides. The
 // commands run and env set the variables; run's help and the page at the proxy's own
-// address show the rest. README.md has the same table for people, with more advice.
+// address show the rest. docs/clients.md has the same table for people, with more advice.
 package clientsetup
 
 import (

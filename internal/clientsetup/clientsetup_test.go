@@ -8,17 +8,17 @@ import (
 )
 
 // The table that people read has every client that the program knows.
-func TestReadmeHasEveryClient(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+func TestPageHasEveryClient(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "\n## Clients\n")
-	table, _, _ = strings.Cut(table, "\n### ")
+	_, table, _ := strings.Cut(string(text), "# Clients\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	for _, c := range Clients {
 		name, _, _ := strings.Cut(strings.NewReplacer("Python's ", "", "PHP's ", "").Replace(c.Name), ",")
 		if !strings.Contains(table, name) {
-			t.Errorf("README.md's table of clients does not have %s", c.Name)
+			t.Errorf("docs/clients.md's table does not have %s", c.Name)
 		}
 	}
 }

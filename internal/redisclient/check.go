@@ -93,7 +93,7 @@ func (c *Client) judge(outcomes []string) error {
 	if denied == nil {
 		return nil
 	}
-	return keyerr.New("redis_url", "the Redis at %s, which must be 6.2 or later, does not run for this user: %s; give the user the rights that the README names",
+	return keyerr.New("redis_url", "the Redis at %s, which must be 6.2 or later, does not run for this user: %s; give the user the rights that docs/deploy.md names",
 		c.address, strings.Join(slices.Compact(denied), ", "))
 }
 
@@ -107,7 +107,7 @@ var hints = []struct{ words, hint string }{
 	{"NOAUTH", "put a user and a password into it, as in redis://USER:PASSWORD@HOST:6379/0; the login of Sentinels is sentinel_username and sentinel_password"},
 	{"unauthenticated", "put a user and a password into it, as in redis://USER:PASSWORD@HOST:6379/0"}, // of a long command
 	{"ERR AUTH", "mend the user and the password in it"},
-	{"NOPERM", "give its user the rights that the README names"},
+	{"NOPERM", "give its user the rights that docs/deploy.md names"},
 	{"DB index", "name a database that the server has"},
 	{"DENIED", "put a user and a password into it, and give the server one"},
 	{"CROSSSLOT", "the server is a node of a Cluster: begin redis_url with redis+cluster"},

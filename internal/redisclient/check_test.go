@@ -23,7 +23,7 @@ func newUser(t *testing.T, server *redistest.Server, name string, rights []strin
 	}
 }
 
-// The README's rights are enough, and each is needed.
+// The rights that docs/deploy.md names are enough, and each is needed.
 func TestRights(t *testing.T) {
 	server := redistest.Start(t)
 	all := redistest.Rights(t)

@@ -140,7 +140,7 @@ func (s *Server) Flush() {
 // user is the name and the password of a user on each server, who has the [Rights] alone.
 const user = "robotsproxy"
 
-// URL is the server's address for a configuration, with a user who may do no more than the README
+// URL is the server's address for a configuration, with a user who may do no more than docs/deploy.md
 // says is needed.
 func (s *Server) URL() string { return "redis://" + user + ":" + user + "@" + s.Address + "/0" }
 

@@ -1,4 +1,4 @@
-// Package architecture keeps the picture of the packages that the README draws: which
+// Package architecture keeps the picture of the packages that docs/develop.md draws: which
 // there are, which may import which and why, and which alone may use a library.
 package architecture
 

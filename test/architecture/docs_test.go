@@ -3,8 +3,10 @@ package architecture
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,6 +34,60 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 			t.Errorf("%s names %d tests, %d of them with their folder", page, all, count)
 		}
 	}
+}
+
+// Every link between our pages leads to a file, and to a heading in it if the link names one.
+func TestLinksLeadSomewhere(t *testing.T) {
+	root := os.DirFS(filepath.Join("..", ".."))
+	pages, err := fs.Glob(root, "docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	link := regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	for _, page := range append(pages, "README.md", "SECURITY.md", "CHANGELOG.md") {
+		for _, match := range link.FindAllStringSubmatch(prose(t, root, page), -1) {
+			if strings.Contains(match[1], ":") {
+				continue // another site's
+			}
+			file, anchor, _ := strings.Cut(match[1], "#")
+			target := path.Join(path.Dir(page), file)
+			if file == "" {
+				target = page
+			}
+			if _, err := fs.Stat(root, target); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, match[1])
+			} else if anchor != "" && !slices.Contains(anchors(prose(t, root, target)), anchor) {
+				t.Errorf("%s links to %s, which has no such heading; it has %q", page, match[1], anchors(prose(t, root, target)))
+			}
+		}
+	}
+	readme := prose(t, root, "README.md")
+	for _, page := range pages {
+		if !strings.Contains(readme, "]("+page+")") {
+			t.Errorf("README.md does not link to %s", page)
+		}
+	}
+}
+
+// prose returns a page without its code.
+func prose(t *testing.T, root fs.FS, page string) string {
+	t.Helper()
+	text, err := fs.ReadFile(root, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile("(?m)^    .*$|^```(?s:.*?)^```$").ReplaceAllString(string(text), "")
+}
+
+// anchors returns the names by which links reach the headings of a page, as GitHub, GitLab
+// and Forgejo make them.
+func anchors(text string) []string {
+	var all []string
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(name, " ", "-"))
+	}
+	return all
 }
 
 func hasTest(t *testing.T, root fs.FS, folder, name string) bool {

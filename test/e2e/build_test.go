@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The commands that the README gives, and make build, build one static binary also where Go
+// The commands that README.md and docs/ give, and make build, build one static binary also where Go
 // would use cgo by itself.
 func TestBuildIsStatic(t *testing.T) {
 	t.Parallel()
@@ -22,16 +22,19 @@ func TestBuildIsStatic(t *testing.T) {
 	}
 	root := filepath.Join("..", "..")
 	file := filepath.Join(t.TempDir(), "robotsproxy")
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	must(t, err)
 	commands := []string{"make build PROGRAM='" + file + "'"}
-	for line := range strings.Lines(string(readme)) {
-		if strings.HasPrefix(line, "    ") && strings.Contains(line, "go build -o robotsproxy ") {
-			commands = append(commands, strings.Replace(strings.TrimSpace(line), "-o robotsproxy", "-o '"+file+"'", 1))
+	for _, page := range []string{"README.md", "docs/deploy.md"} {
+		before := len(commands)
+		text, err := os.ReadFile(filepath.Join(root, page))
+		must(t, err)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "    ") && strings.Contains(line, "go build -o robotsproxy ") {
+				commands = append(commands, strings.Replace(strings.TrimSpace(line), "-o robotsproxy", "-o '"+file+"'", 1))
+			}
 		}
-	}
-	if len(commands) < 2 {
-		t.Fatal("the README has no command that builds the program")
+		if len(commands) == before {
+			t.Errorf("%s has no command that builds the program", page)
+		}
 	}
 	for _, command := range commands {
 		t.Run(command[:strings.Index(command, "'")], func(t *testing.T) {

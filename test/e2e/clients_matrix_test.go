@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// clients returns the clients of the README's table that need no flags or code for the proxy
+// clients returns the clients of the table in docs/clients.md that need no flags or code for the proxy
 // and its CA.
 func clients(t *testing.T) []client {
 	t.Helper()
@@ -121,7 +121,7 @@ func crawlers(t *testing.T) []client {
 	}
 }
 
-// Sealed, the clients of the README's table need nothing, and neither do those that read no
+// Sealed, the clients of the table in docs/clients.md need nothing, and neither do those that read no
 // proxy variables.
 func TestEveryClientObeysSealed(t *testing.T) {
 	if !inOwnNetwork(t) {

@@ -31,7 +31,7 @@ func readSummary(t *testing.T, path string) (all object) {
 	return all
 }
 
-// The file says the same as the text, with the names that the README lists.
+// The file says the same as the text, with the names that docs/commands.md lists.
 func TestSummaryFile(t *testing.T) {
 	t.Parallel()
 	sealedOrNot(t, func(t *testing.T, env []string) {

@@ -8,24 +8,24 @@ import (
 	"testing"
 )
 
-// What the README shows as the output of its example of preferences is what the example's
+// What the page on preferences shows as the output of its example is what the example's
 // commands print.
-func TestReadmeShowsWhatCheckPrints(t *testing.T) {
+func TestPageShowsWhatCheckPrints(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "preferences.md"))
 	must(t, err)
-	_, section, _ := strings.Cut(string(readme), "\n### An example\n")
-	section, _, _ = strings.Cut(section, "\n### ")
+	_, section, _ := strings.Cut(string(page), "\n## An example\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	commands, shown, found := strings.Cut(section, "It prints\n")
 	if !found {
-		t.Fatal("the README has no example that says what it prints")
+		t.Fatal("the page has no example that says what it prints")
 	}
 	shell := exec.Command("sh", "-c", `robotsproxy() { "$PROGRAM" "$@"; }`+"\n"+codeIn(commands))
 	shell.Dir = t.TempDir()
 	shell.Env = append(os.Environ(), "PROGRAM="+program, "HOME="+shell.Dir)
 	printed, _ := shell.Output() // the exit code is that of the last check
 	if want := codeIn(shown); strings.TrimSpace(string(printed)) != want {
-		t.Errorf("the example prints\n%s\nand the README shows\n%s", printed, want)
+		t.Errorf("the example prints\n%s\nand the page shows\n%s", printed, want)
 	}
 }
 
