@@ -142,10 +142,14 @@ func (f *Forwarder) ask(r *http.Request, x *exchange) *http.Response {
 		return f.response(r, answer.BadRequest(http.StatusBadRequest, "the request's body cannot be read: "+x.client.Upload.Malformed().Error()))
 	case err != nil:
 		x.err = err
-		if upstream.IsOriginsFault(err) && x.client.Upload.Whole() { // else it may have tired of waiting for the client
+		a := f.UpstreamFailed(err)
+		switch {
+		case upstream.MayBeForHeader(err, r):
+			a.Advice = "The request's header is large. The origin may not take one of this size."
+		case upstream.IsOriginsFault(err) && x.client.Upload.Whole(): // else it may have tired of waiting for the client
 			x.admission.Failed()
 		}
-		return f.response(r, f.UpstreamFailed(err))
+		return f.response(r, a)
 	case resp.StatusCode < 100, resp.StatusCode > 999, resp.StatusCode == http.StatusSwitchingProtocols && !upgrade:
 		resp.Body.Close()
 		x.admission.Failed()
@@ -191,8 +195,10 @@ func (x *exchange) isClientsFault(r *http.Request, status int) bool {
 		return r.Header.Get("Early-Data") != ""
 	case http.StatusNotImplemented: // RFC 9110 9.1: every server knows these two
 		return r.Method != http.MethodGet && r.Method != http.MethodHead
+	case http.StatusServiceUnavailable: // the origin says so of itself
+		return false
 	}
-	return false
+	return status >= 500 && upstream.HasLargeHeader(r) // some servers fail instead of answering 431
 }
 
 // stalled returns the answer to a request that stood still while it was being sent.

@@ -279,6 +279,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if asksParent {
 		peer = way.parent.Host
 	}
+	if r.ProtoMajor == 2 && HasLargeHeader(r) {
+		// The origin may break off the connection, on which no other request must be.
+		peer = "large headers to " + peer
+	}
 	resp, err := via.of(r).RoundTrip(peer, r)
 	if err == nil && asksParent {
 		if err = challenged(resp); err != nil {

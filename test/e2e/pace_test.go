@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -604,28 +603,6 @@ func TestClientsCauseNoBackOff(t *testing.T) {
 				t.Errorf("the next client gets status %d: %s", r.status, r.body)
 			}
 		})
-	}
-}
-
-// A client whose header is larger than an origin takes learns that, and has it not held for
-// others.
-func TestLargeHeaderCausesNoBackOff(t *testing.T) {
-	t.Parallel()
-	w := start(t, "pace: {back_off: {after: 2, first: 1h}, max_wait: 1s}", "upstream: {ca_file: ORIGINS}")
-	site := httptest.NewUnstartedServer(shop())
-	site.EnableHTTP2, site.Config.MaxHeaderBytes = true, 4096
-	site.StartTLS()
-	defer site.Close()
-	if r := w.curl(site.URL + "/products/1"); r.status != 200 {
-		t.Errorf("status %d: %s", r.status, r.body)
-	}
-	for range 3 {
-		if r := w.curl(site.URL+"/products/1", "-H", "X-Large: "+strings.Repeat("x", 20_000)); r.status != 431 {
-			t.Errorf("status %d: %s", r.status, r.body)
-		}
-	}
-	if r := w.curl(site.URL + "/products/1"); r.status != 200 {
-		t.Errorf("the next client gets status %d: %s", r.status, r.body)
 	}
 }
 
