@@ -97,7 +97,7 @@ func serveVariables(cfg config.Config, secure bool) (variables []environment.Var
 	warnings = trust.Warnings
 	if secure {
 		warnings = append(warnings, "Python's aiohttp ignores variables that name a proxy over TLS, and goes straight to the site: "+
-			"give it the proxy in each request, as in session.get(url, proxy=os.environ[\"ROBOTSPROXY_URL\"])")
+			"give it the proxy in each request, for example session.get(url, proxy=os.environ[\"ROBOTSPROXY_URL\"])")
 	}
 	if cfg.Clients.Htpasswd != "" {
 		warnings = append(warnings, "clients.htpasswd asks for a user and a password, which these variables lack; "+

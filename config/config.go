@@ -243,7 +243,7 @@ func (c Config) validateReasons() error {
 	var errs []error
 	for i, o := range c.Overrides {
 		if c.OverridesNeedReason && o.Reason == "" {
-			errs = append(errs, keyerr.New(keyerr.Item("overrides", i)+".reason", `it is missing, and overrides_need_reason is true; write why the override is there, as in reason: "our own site"`))
+			errs = append(errs, keyerr.New(keyerr.Item("overrides", i)+".reason", `it is missing, and overrides_need_reason is true; write why the override is there, for example reason: "our own site"`))
 		}
 	}
 	return errors.Join(errs...)
@@ -358,7 +358,7 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(address)
 	number, numberErr := strconv.ParseUint(text, 10, 16)
 	if err != nil || numberErr != nil || strings.ContainsAny(host, " \t/@") {
-		return "", 0, fmt.Errorf("%q is no address; write HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080", address)
+		return "", 0, fmt.Errorf("%q is no address; write HOST:PORT, for example 127.0.0.1:8080 or [::1]:8080", address)
 	}
 	return host, uint16(number), nil
 }

@@ -88,6 +88,9 @@ func TestLoad(t *testing.T) {
 		{"cache: {redis_url: 'rediss://fleet:pass%2Fword@redis.example:6380/3'}", func(c Config) any { return c.Cache.Server.URL }, "rediss://fleet:pass%2Fword@redis.example:6380/3"},
 		{"cache: {store: redis}", func(c Config) any { return string(c.Cache.Kind) }, "redis"},
 		{"pace: {default_delay: 0}", func(c Config) any { return c.Pace.DefaultDelay }, time.Duration(0)},
+		{"upstream: {via: OFF}\nhttps: {mode: Intercept}\nlog: {level: WARN}", func(c Config) any {
+			return string(c.Upstream.Via) + " " + string(c.HTTPS.Tunnels.Mode) + " " + string(c.Log.Level)
+		}, "off intercept warn"},
 		{"cache: {store: none}", func(c Config) any { return string(c.Cache.Kind) }, "none"},
 		{"upstream: {via: off}", func(c Config) any { return string(c.Upstream.Via) }, "off"},
 		{"robots: {statuses: {'429': unreachable, 403: disallow}}", func(c Config) any { return len(c.Robots.Statuses[429]) + len(c.Robots.Statuses[403]) }, 19},

@@ -42,7 +42,7 @@ func TestFaultsOfPreferences(t *testing.T) {
 	for text, want := range map[string]string{
 		"default_identity: {purposes: [search, train]}":            `FILE:1:39: default_identity.purposes[1]: "train" is none of search, ai-input, ai-train`,
 		"default_identity: {purposes: [search, ai-input, search]}": "FILE:1:49: default_identity.purposes[2]: search is there twice; remove one",
-		"default_identity: {purposes: search}":                     "FILE:1:30: default_identity.purposes: this must be a list, as in [a, b]",
+		"default_identity: {purposes: search}":                     "FILE:1:30: default_identity.purposes: this must be a list, for example [a, b]",
 		"default_identity: {content_use: all, purposes: [search]}": `FILE:1:33: default_identity.content_use: "all" is none of immediate, reference, full`,
 		"identities: [{name: a, content_use: full}]":               "FILE:1:37: identities[0].content_use: it counts only with purposes; declare purposes too, or remove it",
 		"preferences: {mode: on}":                                  `FILE:1:21: preferences.mode: "on" is none of enforce, report, off`,

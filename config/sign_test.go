@@ -83,7 +83,7 @@ func TestErrorsOfSigning(t *testing.T) {
 		{"keys: [published.pem]" + agent, []string{"2:17: default_identity.sign.keys[0]: read the signing key FOLDER/published.pem: it is the test key that RFC 9421 publishes"}},
 		{"keys: [a.pem, b.pem, a.pem]" + agent, []string{"2:31: default_identity.sign.keys[2]: FOLDER/a.pem holds the same key as keys[0]; remove one"}},
 		{"keys: [a.pem, again.pem]" + agent, []string{"2:24: default_identity.sign.keys[1]: FOLDER/again.pem holds the same key as keys[0]"}},
-		{"keys: [a.pem]", []string{"2:3: default_identity.sign.agent: read origin: no scheme://host in it; write the origin of the directory, such as https://bot.example.org"}},
+		{"keys: [a.pem]", []string{"2:3: default_identity.sign.agent: no scheme://host in it; write the origin of the directory, such as https://bot.example.org"}},
 		{"keys: [a.pem], agent: 'http://bot.example.org'", []string{"2:32: default_identity.sign.agent: http://bot.example.org is not an https origin"}},
 		{"keys: [a.pem], agent: 'https://bot.example.org/keys'", []string{`2:32: default_identity.sign.agent: read origin: "/keys" follows the host; write https://bot.example.org`}},
 		{"keys: [a.pem], form: cloudflare" + agent, []string{`2:31: default_identity.sign.form: "cloudflare" is none of auto, dictionary, string`}},
@@ -92,7 +92,7 @@ func TestErrorsOfSigning(t *testing.T) {
 		{"keys: [a.pem], cover: ['@method']" + agent, []string{"2:32: default_identity.sign.cover: @authority is missing"}},
 		{"keys: [a.pem], cover: ['@authority', '@query']" + agent, []string{`2:32: default_identity.sign.cover: "@query" is none of @authority, @method, @path`}},
 		{"keys: [a.pem], lifetime: 9s" + agent, []string{"2:35: default_identity.sign.lifetime: 9s is not between 10s and 24h"}},
-		{"keys: [a.pem], http: yes" + agent, []string{`2:31: default_identity.sign.http: "yes" is neither true nor false`}},
+		{"keys: [a.pem], http: maybe" + agent, []string{`2:31: default_identity.sign.http: "maybe" is neither true nor false`}},
 		{"keys: [none.pem, rsa.pem], agent: 'ftp://x', lifetime: 2d", []string{
 			"2:17: default_identity.sign.keys[0]", "2:27: default_identity.sign.keys[1]", "2:44: default_identity.sign.agent", "2:65: default_identity.sign.lifetime"}},
 	} {

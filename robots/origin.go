@@ -22,6 +22,8 @@ type Origin struct {
 func ParseOrigin(s string) (Origin, error) {
 	o, userinfo, rest, err := splitURL(s)
 	switch {
+	case errors.Is(err, errNoScheme):
+		return Origin{}, noScheme(s, "")
 	case err != nil:
 		return Origin{}, fmt.Errorf("read origin: %w", err)
 	case userinfo:
@@ -75,12 +77,27 @@ func (o Origin) join(scheme, slashes, path string) string {
 	return scheme + slashes + opening + o.Host + closing + colon + port + path
 }
 
+var errNoScheme = errors.New("no scheme://host in it")
+
+// noScheme is the error of a URL without a scheme. If it is a host, perhaps with a path, the
+// error names the URL that the user may have meant; root is its path if it has none.
+func noScheme(url, root string) error {
+	o, userinfo, rest, err := splitURL("https://" + url)
+	if err != nil || userinfo {
+		return errNoScheme
+	}
+	if rest == "" {
+		rest = root
+	}
+	return fmt.Errorf("no scheme; did you mean %s%s?", o, rest)
+}
+
 // splitURL reads the origin of an absolute URL, reports whether it has userinfo, and returns
 // what follows the authority.
 func splitURL(url string) (o Origin, userinfo bool, rest string, err error) {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
-		return o, false, "", errors.New("no scheme://host in it")
+		return o, false, "", errNoScheme
 	}
 	if o.Scheme, err = parseScheme(scheme); err != nil {
 		return Origin{}, false, "", err

@@ -28,7 +28,9 @@ func ParseTarget(rawURL string) (Target, error) {
 		}
 	}
 	origin, _, rest, err := splitURL(rawURL)
-	if err != nil {
+	if errors.Is(err, errNoScheme) {
+		return Target{}, noScheme(rawURL, "/")
+	} else if err != nil {
 		return Target{}, fmt.Errorf("read URL: %w", err)
 	}
 	path, _, _ := strings.Cut(rest, "#")

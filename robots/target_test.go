@@ -110,6 +110,25 @@ func TestErrorsShowNoPassword(t *testing.T) {
 	}
 }
 
+// Who types a host gets the URL that was meant, unless that is not clear.
+func TestURLsWithoutAScheme(t *testing.T) {
+	for url, want := range map[string]string{
+		"example.com":           "no scheme; did you mean https://example.com/?",
+		"Example.com:8443/a?b":  "no scheme; did you mean https://example.com:8443/a?b?",
+		"/a":                    "no scheme://host in it",
+		"":                      "no scheme://host in it",
+		"mailto:me@example.com": "no scheme://host in it",
+		"me:secret@example.com": "no scheme://host in it",
+	} {
+		if _, err := ParseTarget(url); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", url, err, want)
+		}
+	}
+	if _, err := ParseOrigin("example.com"); err == nil || err.Error() != "no scheme; did you mean https://example.com?" {
+		t.Error(err)
+	}
+}
+
 func TestParseOrigin(t *testing.T) {
 	for s, want := range map[string]Origin{
 		"https://Example.com:443":  {"https", "example.com", "443"},

@@ -41,6 +41,7 @@ type Decoder struct {
 	dir       string // what relative paths in the file are relative to
 	lines     []string
 	row       row
+	root      reflect.Value       // the struct that the file is read into
 	positions map[string]Position // by key path; "" is the whole file
 	failed    map[string]bool     // key paths with a fault
 	faults    Errors
@@ -73,11 +74,7 @@ func (d *Decoder) Decode(target any) {
 	file, err := parser.ParseBytes([]byte(strings.Join(d.lines, "\n")), 0, parser.AllowDuplicateMapKey())
 	var fault yaml.Error
 	if errors.As(err, &fault) {
-		at, message := d.position(fault.GetToken()), fault.GetMessage()
-		if strings.Contains(d.lines[at.Line-1], "${") {
-			message += `; inside [ ] and { }, "${…}" needs quotes`
-		}
-		d.fail("", at, message)
+		d.malformed(fault)
 		return
 	} else if err != nil {
 		d.fail("", d.positions[""], err.Error())
@@ -94,7 +91,8 @@ func (d *Decoder) Decode(target any) {
 		d.fail("", d.position(at), "a second YAML document begins here; write the whole configuration as one")
 	}
 	if len(docs) > 0 && docs[0].Body != nil {
-		d.value(docs[0].Body, reflect.ValueOf(target).Elem(), "", "")
+		d.root = reflect.ValueOf(target).Elem()
+		d.value(docs[0].Body, d.root, "", "")
 	}
 }
 
@@ -138,13 +136,15 @@ func (d *Decoder) value(n ast.Node, v reflect.Value, key, option string) {
 
 func (d *Decoder) section(n *ast.MappingNode, v reflect.Value, path string) {
 	known := keysOf(v, path)
+	before := "" // the known key before this one
 	for name, pair := range d.pairs(n, path) {
 		key := join(path, name)
 		i := slices.IndexFunc(known, func(k Key) bool { return k.Path == key })
 		if i < 0 {
-			d.fail("", d.position(begin(pair.Key)), fmt.Sprintf("unknown key %q%s", key, suggest(name, path, known)))
+			d.fail("", d.position(begin(pair.Key)), d.unknown(name, path, before, known))
 			continue
 		}
+		before = key
 		d.value(pair.Value, known[i].Value, key, known[i].option)
 	}
 }
@@ -234,7 +234,7 @@ func wanted(v reflect.Value) string {
 	case isScalar(v):
 		return "a single value"
 	case v.Kind() == reflect.Slice:
-		return "a list, as in [a, b]"
+		return "a list, for example [a, b]"
 	}
 	return "a mapping (KEY: VALUE)"
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"robotsproxy/internal/keyerr"
 )
 
@@ -97,4 +99,31 @@ func newError(key string, at Position, message string) Error {
 		message = key + ": " + message
 	}
 	return Error{at, message}
+}
+
+// malformed records that the file is not YAML, with the remedy that the library's message lacks.
+func (d *Decoder) malformed(fault yaml.Error) {
+	at, message := d.position(fault.GetToken()), fault.GetMessage()
+	if strings.Contains(message, "tab character") || strings.Contains(message, "'\t'") {
+		// The library may notice it only in a later line.
+		for line := at.Line; line > 0; line-- {
+			text := d.lines[line-1]
+			indentation := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
+			if i := strings.Index(indentation, "\t"); i >= 0 {
+				d.fail("", Position{d.file, line, i + 1}, "a tab in the indentation; use spaces")
+				return
+			}
+		}
+	}
+	switch {
+	case strings.Contains(d.lines[at.Line-1], "${"):
+		message += `; inside [ ] and { }, "${…}" needs quotes`
+	case strings.HasPrefix(message, "mapping value is not allowed"):
+		message += `; if ": " is part of a value, put the value in quotes`
+	case strings.HasPrefix(message, "value is not allowed"):
+		message += `; indent the keys of a section alike, and put a value that begins with [ or { in quotes`
+	case strings.HasSuffix(message, "is a reserved character"):
+		message += "; put the value in quotes"
+	}
+	d.fail("", at, message)
 }

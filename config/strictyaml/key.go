@@ -62,8 +62,31 @@ func isScalar(v reflect.Value) bool {
 	return v.Kind() != reflect.Struct && v.Kind() != reflect.Map && v.Kind() != reflect.Slice
 }
 
-// suggest names the known key of a section that is nearest to name, if one is near enough.
-func suggest(name, section string, known []Key) string {
+// unknown says that a section, which has the known keys, has no key of this name, and what the
+// user may have meant. before is the path of the known key that the file has before it.
+func (d *Decoder) unknown(name, section, before string, known []Key) string {
+	message := fmt.Sprintf("unknown key %q", join(section, name))
+	var homes []string
+	for _, key := range allKeysOf(d.root, "") {
+		if home, found := strings.CutSuffix(key.Path, "."+name); found && home != section {
+			if home == before {
+				return fmt.Sprintf("%s belongs under %s; indent it", name, home)
+			}
+			homes = append(homes, home)
+		}
+	}
+	if meant := nearest(name, section, known); meant != "" {
+		return message + "; did you mean " + meant + "?"
+	}
+	if len(homes) > 0 {
+		return message + "; it belongs under " + strings.Join(homes, " or ")
+	}
+	return message
+}
+
+// nearest returns the known key of a section that is nearest to name; "" if none is near
+// enough.
+func nearest(name, section string, known []Key) string {
 	best, least := "", 3
 	for _, key := range known {
 		candidate := strings.TrimPrefix(key.Path, section+".")
@@ -71,10 +94,7 @@ func suggest(name, section string, known []Key) string {
 			best, least = candidate, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", best)
+	return best
 }
 
 // distance is the Levenshtein distance, in octets.

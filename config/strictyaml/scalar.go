@@ -43,10 +43,11 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 	case v.Kind() == reflect.String:
 		v.SetString(s.text)
 	case v.Kind() == reflect.Bool:
-		if s.text != "true" && s.text != "false" {
+		value, known := booleans[strings.ToLower(s.text)]
+		if !known {
 			return fmt.Errorf("%q is neither true nor false", s.text)
 		}
-		v.SetBool(s.text == "true")
+		v.SetBool(value)
 	case v.CanInt():
 		n, err := strconv.ParseInt(s.text, 10, v.Type().Bits())
 		if err != nil {
@@ -116,7 +117,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	switch {
 	case err != nil || strings.ContainsAny(before, "hmsnuµμ") && found:
-		return 0, fmt.Errorf("%q is not a duration, or too long; write a number and a unit, as in 500ms, 30s, 5m, 1h30m or 7d", text)
+		return 0, fmt.Errorf("%q is not a duration, or too long; write a number and a unit, for example 500ms, 30s, 5m, 1h30m or 7d", text)
 	case days < 0 || rest < 0 || days+rest == 0:
 		return 0, fmt.Errorf("%q is not more than zero", text)
 	case days > (math.MaxInt64-rest)/24:
@@ -125,18 +126,29 @@ func ParseDuration(text string) (time.Duration, error) {
 	return days*24 + rest, nil
 }
 
+// booleans are the words of YAML 1.1, in lower case. YAML 1.2 has only true and false, but
+// who writes on means true.
+var booleans = map[string]bool{"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false}
+
+// sizeUnits are the units of sizes, in lower case, in bytes.
+var sizeUnits = map[string]int64{"": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+
+// parseSize reads a whole number of bytes or of one of the units, in upper or lower case.
 func parseSize(text string) (int64, error) {
-	digits, shift := text, 0
-	for unit, bits := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30} {
-		if before, found := strings.CutSuffix(text, unit); found {
-			digits, shift = strings.TrimRight(before, " "), bits
-		}
-	}
+	unit := strings.TrimLeft(text, "0123456789")
+	digits := strings.TrimSuffix(text, unit)
+	unit = strings.ToLower(strings.TrimSpace(unit))
+	factor, known := sizeUnits[unit]
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is not a size, or too large; write a number of bytes, or of KiB, MiB or GiB, as in 64MiB", text)
+	switch {
+	case err == nil && !known && strings.Contains("kmg", unit[:1]):
+		return 0, fmt.Errorf("%q is not a size; did you mean %d%siB?", text, n, strings.ToUpper(unit[:1]))
+	case err != nil || !known:
+		return 0, fmt.Errorf("%q is not a size; write a number of bytes, or one with a unit (KiB, MiB, GiB, KB, MB, GB), for example 64MiB", text)
+	case n > math.MaxInt64/factor:
+		return 0, fmt.Errorf("%q is too large", text)
 	}
-	return n << shift, nil
+	return n * factor, nil
 }
 
 // parsePrefix reads a network in CIDR notation. A single address is a network of its own.
@@ -146,7 +158,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return prefix, fmt.Errorf("%q is not a network; write it as in 10.0.0.0/8 or ::1/128", text)
+		return prefix, fmt.Errorf("%q is not a network; write for example 10.0.0.0/8 or ::1/128", text)
 	}
 	return prefix.Masked(), nil
 }

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// Unmarshal sets target to the one of words that text is, case and all. Any other text
-// leaves target as it is, and the error lists the words, so that a user sees what to
+// Unmarshal sets target to the one of words that text is, in upper or lower case. Any other
+// text leaves target as it is, and the error lists the words, so that a user sees what to
 // write instead. It is the body of an [encoding.TextUnmarshaler].
 func Unmarshal[T ~string](target *T, text []byte, words ...T) error {
-	if !slices.Contains(words, T(text)) {
+	i := slices.IndexFunc(words, func(word T) bool { return strings.EqualFold(string(word), string(text)) })
+	if i < 0 {
 		return fmt.Errorf("%q is none of %s", text, list(words))
 	}
-	*target = T(text)
+	*target = words[i]
 	return nil
 }
 

@@ -104,8 +104,8 @@ func isPassing(reply string) bool {
 // hints say what to change after a reply or error with these words.
 var hints = []struct{ words, hint string }{
 	{"WRONGPASS", "mend the user or the password in it; the login of Sentinels is sentinel_username and sentinel_password"},
-	{"NOAUTH", "put a user and a password into it, as in redis://USER:PASSWORD@HOST:6379/0; the login of Sentinels is sentinel_username and sentinel_password"},
-	{"unauthenticated", "put a user and a password into it, as in redis://USER:PASSWORD@HOST:6379/0"}, // of a long command
+	{"NOAUTH", "put a user and a password into it, for example redis://USER:PASSWORD@HOST:6379/0; the login of Sentinels is sentinel_username and sentinel_password"},
+	{"unauthenticated", "put a user and a password into it, for example redis://USER:PASSWORD@HOST:6379/0"}, // of a long command
 	{"ERR AUTH", "mend the user and the password in it"},
 	{"NOPERM", "give its user the rights that docs/deploy.md names"},
 	{"DB index", "name a database that the server has"},

@@ -52,7 +52,9 @@ func Refusal(v *gate.Verdict, now time.Time) Answer {
 	}
 	if at := v.RetryAt(); !at.IsZero() {
 		seconds := math.Ceil(at.Sub(now).Seconds())
-		a.Header.Set("Retry-After", strconv.Itoa(int(max(seconds, 1))))
+		wait := time.Duration(max(seconds, 1)) * time.Second
+		a.Header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
+		a.Advice = "The proxy asks the site again in " + wait.String() + "."
 	}
 	return a
 }

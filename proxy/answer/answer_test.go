@@ -83,6 +83,24 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// A reader of the text learns who refuses, and when that may change.
+func TestRefusalAsText(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		verdict gate.Verdict
+		want    string
+	}{
+		{gate.Verdict{URL: "https://example.com/a", Agent: "Bot", Reason: decision.ByRule}, "\n\nThis answer is from the proxy shop-crawler, not from the site.\n"},
+		{gate.Verdict{URL: "https://example.com/a", Agent: "Bot", Reason: decision.Unreachable, NextTry: now.Add(90 * time.Second)},
+			"\n\nThe proxy asks the site again in 1m30s.\nThis answer is from the proxy shop-crawler, not from the site.\n"},
+	} {
+		a := Refusal(&c.verdict, now)
+		if _, body := a.render("shop-crawler", asText); !strings.HasPrefix(string(body), "403 Forbidden: robots.txt: ") || !strings.HasSuffix(string(body), c.want) {
+			t.Errorf("got\n%s\nwant at its end\n%s", body, c.want)
+		}
+	}
+}
+
 // A site can write only so much of an answer by its errors.
 func TestDetailsOfFailuresAreBounded(t *testing.T) {
 	a := Failure(fmt.Errorf("malformed HTTP response %q", strings.Repeat("\x1b", 1<<20)))

@@ -53,8 +53,9 @@ func (a *Answer) render(name string, f format) (contentType string, body []byte)
 		fmt.Fprintf(&b, "%-11s %s\n", f.Label+":", f.Value)
 	}
 	if v.Advice != "" {
-		fmt.Fprintf(&b, "\n%s\n", v.Advice)
+		fmt.Fprintf(&b, "\n%s", v.Advice)
 	}
+	fmt.Fprintf(&b, "\nThis answer is from the proxy %s, not from the site.\n", v.Name)
 	return "text/plain; charset=utf-8", b.Bytes()
 }
 

@@ -65,7 +65,7 @@ var originPattern = regexp.MustCompile(`^([^:/]+)://([^/@]+?)(?::([^:\]]*))?$`)
 func (g *OriginGlob) UnmarshalText(text []byte) error {
 	parts := originPattern.FindStringSubmatch(string(text))
 	if parts == nil {
-		return fmt.Errorf("%q is not a glob over origins; write scheme://host or scheme://host:port, as in https://*.example.com", text)
+		return fmt.Errorf("%q is not a glob over origins; write scheme://host or scheme://host:port, for example https://*.example.com", text)
 	}
 	scheme, port := strings.ToLower(parts[1]), parts[3]
 	host, err := hostname.Glob(parts[2])

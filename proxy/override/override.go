@@ -87,7 +87,7 @@ func (e *Expiry) UnmarshalText(text []byte) error {
 	if err == nil {
 		end = end.AddDate(0, 0, 1)
 	} else if end, err = time.Parse(time.RFC3339, string(text)); err != nil {
-		return fmt.Errorf("%q is neither a date nor a time; write the last day on which the override applies (UTC), as in 2027-01-31, or a time, as in 2027-01-31T18:00:00Z", text)
+		return fmt.Errorf("%q is neither a date nor a time; write the last day on which the override applies (UTC), for example 2027-01-31, or a time, for example 2027-01-31T18:00:00Z", text)
 	}
 	if end = end.UTC(); end.Year() < 2000 || end.Year() > 9999 { // JSON has no later years
 		return fmt.Errorf("%q is out of range; write a date from 2000-01-01 to 9999-12-30, or remove the key for an override without end", text)
@@ -121,7 +121,7 @@ const (
 func (o Override) Validate() error {
 	var errs []error
 	if o.Origin == (identity.OriginGlob{}) {
-		errs = append(errs, keyerr.New("origin", "it is missing; write scheme://host or scheme://host:port, as in https://*.example.com"))
+		errs = append(errs, keyerr.New("origin", "it is missing; write scheme://host or scheme://host:port, for example https://*.example.com"))
 	}
 	switch {
 	case o.Verdict == "" && o.RobotsFile == "":

@@ -90,7 +90,7 @@ func (d *Destination) UnmarshalText(text []byte) error {
 	host, port, err := net.SplitHostPort(string(text))
 	var number Port
 	if err != nil || host == "" || number.UnmarshalText([]byte(port)) != nil {
-		return fmt.Errorf("%q is no destination; write HOST:PORT, as in db.example.com:5432 or [2001:db8::1]:22", text)
+		return fmt.Errorf("%q is no destination; write HOST:PORT, for example db.example.com:5432 or [2001:db8::1]:22", text)
 	}
 	read := Destination{port: uint16(number)}
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() == "" {

@@ -246,7 +246,7 @@ func TestOptions(t *testing.T) {
 		"longest":              {func(o *Options) { o.Lifetime = 24 * time.Hour }, nil},
 		"too short":            {func(o *Options) { o.Lifetime = 9 * time.Second }, []string{"lifetime: 9s is not between 10s and 24h"}},
 		"too long":             {func(o *Options) { o.Lifetime = 24*time.Hour + 1 }, []string{"lifetime: 24h0m0.000000001s is not between"}},
-		"no agent":             {func(o *Options) { o.Agent = "" }, []string{"agent: read origin: no scheme"}},
+		"no agent":             {func(o *Options) { o.Agent = "" }, []string{"agent: no scheme"}},
 		"an http agent":        {func(o *Options) { o.Agent = "http://bot.example.org" }, []string{"agent: http://bot.example.org is not an https origin"}},
 		"an agent with a path": {func(o *Options) { o.Agent = "https://bot.example.org/keys" }, []string{"write https://bot.example.org"}},
 		"an agent with quotes": {func(o *Options) { o.Agent = `https://bot".example.org` }, []string{"agent: "}},

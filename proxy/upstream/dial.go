@@ -44,7 +44,7 @@ func (r *route) dialByParent(ctx context.Context, address string) (net.Conn, err
 			password, _ := user.Password()
 			auth = &proxy.Auth{User: user.Username(), Password: password}
 		}
-		socks, err := proxy.SOCKS5("tcp", hostPort(r.parent, "1080"), auth, r.dialer)
+		socks, err := proxy.SOCKS5("tcp", hostPort(r.parent, socksPort), auth, r.dialer)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (r *route) dialByParent(ctx context.Context, address string) (net.Conn, err
 	}
 	conn, err := r.dialer.DialContext(ctx, "tcp", hostPort(r.parent, robots.DefaultPort(r.parent.Scheme)))
 	if err != nil {
-		return nil, fmt.Errorf("reaching the parent proxy: %w", err)
+		return nil, err
 	}
 	if r.parent.Scheme == "https" {
 		config := r.verifying.tls.Clone()
@@ -61,7 +61,7 @@ func (r *route) dialByParent(ctx context.Context, address string) (net.Conn, err
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			conn.Close()
-			return nil, fmt.Errorf("reaching the parent proxy: %w", err)
+			return nil, &parentError{r.dialer.parent, err}
 		}
 		conn = secure
 	}
@@ -111,6 +111,8 @@ func (c *bufferedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
+const socksPort = "1080" // of SOCKS proxies whose URL names none
+
 func hostPort(u *url.URL, defaultPort string) string {
 	if port := u.Port(); port != "" {
 		return net.JoinHostPort(u.Hostname(), port)
@@ -124,6 +126,7 @@ type dialer struct {
 	net.Dialer
 	descriptors *slots.Slots
 	open        *openConns
+	parent      string // the parent proxy that it dials, for errors; "" if it dials origins
 }
 
 // DialContext fails with [shortage.ErrConnections] when no slot is free.
@@ -135,6 +138,9 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		if d.descriptors.Give(); shortage.OfDescriptors(err) {
 			d.descriptors.Exhausted()
+		}
+		if d.parent != "" && !shortage.Is(err) {
+			err = &parentError{d.parent, err}
 		}
 		return nil, err
 	}

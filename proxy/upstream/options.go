@@ -66,7 +66,10 @@ func (o Options) parents() (Parents, error) {
 		return o.Parents, nil
 	}
 	parent, err := parseParent(o.Proxy)
-	return Parents{byScheme: map[string]*url.URL{"http": parent, "https": parent, "ftp": parent}}, err
+	return Parents{
+		byScheme: map[string]*url.URL{"http": parent, "https": parent, "ftp": parent},
+		named:    map[*url.URL]string{parent: "upstream.proxy"},
+	}, err
 }
 
 // HasParent reports whether o, which must be valid, names a parent proxy for some origins.

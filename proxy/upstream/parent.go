@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/net/http/httpproxy"
 
@@ -18,6 +19,7 @@ import (
 // that origins are dialled directly.
 type Parents struct {
 	byScheme map[string]*url.URL              // of the origin
+	named    map[*url.URL]string              // which variable or key names the parent
 	exempt   []string                         // the items of no_proxy
 	exempts  func(*url.URL) (*url.URL, error) // returns nil for exempt URLs
 }
@@ -33,7 +35,7 @@ func ParentsOf(getenv func(name string) string) (Parents, error) {
 		}
 		return getenv(strings.ToUpper(name)), strings.ToUpper(name)
 	}
-	p := Parents{byScheme: map[string]*url.URL{}}
+	p := Parents{byScheme: map[string]*url.URL{}, named: map[*url.URL]string{}}
 	for _, scheme := range []string{"http", "https", "ftp"} {
 		value, name := either(scheme + "_proxy")
 		if value == "" {
@@ -49,7 +51,7 @@ func ParentsOf(getenv func(name string) string) (Parents, error) {
 		if err != nil {
 			return Parents{}, fmt.Errorf("the variable %s: %w", name, err)
 		}
-		p.byScheme[scheme] = parent
+		p.byScheme[scheme], p.named[parent] = parent, name
 	}
 	noProxy, _ := either("no_proxy")
 	for item := range strings.SplitSeq(noProxy, ",") {
@@ -86,6 +88,30 @@ func (p Parents) exemptsOrigin(origin robots.Origin) bool {
 		return item == "*" || item == origin.Host || item == net.JoinHostPort(origin.Host, origin.Port) || err == nil && prefix.Contains(addr)
 	})
 }
+
+// describe names a parent, and says where that is named, in errors.
+func (p Parents) describe(parent *url.URL) string {
+	port := robots.DefaultPort(parent.Scheme)
+	if parent.Scheme == "socks5" {
+		port = socksPort
+	}
+	return fmt.Sprintf("the parent proxy %s (from %s)", hostPort(parent, port), p.named[parent])
+}
+
+// A parentError is the failure of a connection to a parent proxy.
+type parentError struct {
+	parent string // as describe has it
+	err    error
+}
+
+func (e *parentError) Error() string {
+	if errors.Is(e.err, syscall.ECONNREFUSED) {
+		return e.parent + " refused the connection"
+	}
+	return e.parent + " cannot be reached: " + e.err.Error()
+}
+
+func (e *parentError) Unwrap() error { return e.err }
 
 // parseParent parses a parent proxy's URL. Errors don't show the credentials that it may
 // hold.

@@ -11,6 +11,7 @@ import (
 
 	"robotsproxy/internal/loopback"
 	"robotsproxy/proxy/upstream"
+	"robotsproxy/robots"
 )
 
 // Each parent answers with its own name, so the answers show which one was asked.
@@ -98,6 +99,51 @@ func TestParentThatWantsCredentials(t *testing.T) {
 			t.Errorf("%s: status %d, want an error", origin, resp.StatusCode)
 		} else if !strings.Contains(err.Error(), "the parent proxy wants a user and a password") {
 			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}
+
+// The error of a parent that is away names it, and where the user has named it.
+func TestParentThatRefusesTheConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := listener.Addr().String()
+	listener.Close()
+	for _, scheme := range []string{"http", "socks5"} {
+		byKey, byVariable := upstream.Defaults(), upstream.Defaults()
+		byKey.Proxy = scheme + "://me:secret@" + gone
+		byVariable.Parents, err = upstream.ParentsOf(func(name string) string {
+			if name == "all_proxy" {
+				return byKey.Proxy
+			}
+			return ""
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from, opts := range map[string]upstream.Options{"upstream.proxy": byKey, "all_proxy": byVariable} {
+			transport, err := upstream.NewTransport(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "the parent proxy " + gone + " (from " + from + ") refused the connection"
+			for _, page := range []string{"http://shop.test/", "https://shop.test/"} {
+				target, _ := url.Parse(page)
+				resp, err := transport.RoundTrip(&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}})
+				if err == nil {
+					resp.Body.Close()
+				}
+				if err == nil || err.Error() != want {
+					t.Errorf("%s by %s: %v, want %s", page, scheme, err, want)
+				} else if _, kind := upstream.Failure(err); kind != "connection_refused" {
+					t.Errorf("%s by %s: %s", page, scheme, kind)
+				}
+			}
+			if _, err := transport.Dial(t.Context(), robots.Origin{Scheme: "https", Host: "shop.test", Port: "443"}); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("a tunnel by %s: %v, want %s", scheme, err, want)
+			}
 		}
 	}
 }

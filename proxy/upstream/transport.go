@@ -102,6 +102,7 @@ func NewTransport(opts Options) (*Transport, error) {
 	for _, parent := range parents.byScheme {
 		if t.byParent[parent] == nil {
 			t.byParent[parent] = t.newRoute(opts, roots, parent)
+			t.byParent[parent].dialer.parent = parents.describe(parent)
 		}
 	}
 	return t, nil
@@ -116,7 +117,7 @@ func (t *Transport) Descriptors() *slots.Slots { return t.descriptors }
 func (t *Transport) dialling() []*route { return []*route{t.forLocal, t.forOthers} }
 
 func (t *Transport) newRoute(opts Options, roots *x509.CertPool, parent *url.URL) *route {
-	r := &route{parent: parent, dialer: &dialer{net.Dialer{Timeout: opts.ConnectTimeout}, t.descriptors, &t.open}}
+	r := &route{parent: parent, dialer: &dialer{Dialer: net.Dialer{Timeout: opts.ConnectTimeout}, descriptors: t.descriptors, open: &t.open}}
 	r.verifying = r.newTransports(opts, &tls.Config{RootCAs: roots})
 	r.lenient = r.newTransports(opts, &tls.Config{RootCAs: roots, InsecureSkipVerify: true})
 	r.ftp = &ftp.Transport{Dial: r.dialer.DialContext, ReplyTimeout: opts.ResponseHeaderTimeout}
@@ -284,6 +285,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		peer = "large headers to " + peer
 	}
 	resp, err := via.of(r).RoundTrip(peer, r)
+	if failure, ok := errors.AsType[*parentError](err); ok {
+		return nil, failure // without what net/http puts before it
+	}
 	if err == nil && asksParent {
 		if err = challenged(resp); err != nil {
 			resp.Body.Close()

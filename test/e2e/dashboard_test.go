@@ -435,8 +435,8 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p = w.openAt(browser, "http://"+w.admin+"/#/origin?origin="+url.QueryEscape(site.URL))
 	p.wantText("#versions", "Disallow: /basket")
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=nobody"))
-	p.wantText("#origin-notice", "no scheme://host")
-	p.wantText("#history-notice", "no scheme://host")
+	p.wantText("#origin-notice", "no scheme; did you mean")
+	p.wantText("#history-notice", "no scheme; did you mean")
 	p.want(`document.querySelector("#forget").hidden && !document.querySelector("#origin").innerText.includes("Disallow")`)
 }
 

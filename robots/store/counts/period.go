@@ -43,7 +43,7 @@ func parseDay(text string, before Day) (Day, error) {
 	}
 	day, err := ParseDay(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no day; write one, as in 2026-01-31, or a number of days, as in 30d", text)
+		return 0, fmt.Errorf("%q is no day; write one, for example 2026-01-31, or a number of days, for example 30d", text)
 	}
 	return day, nil
 }
