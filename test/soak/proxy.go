@@ -51,9 +51,15 @@ func (p *proxy) data() string     { return filepath.Join(p.folder, "data") }
 func (p *proxy) file() string     { return filepath.Join(p.folder, "robotsproxy.yaml") }
 func (p *proxy) database() string { return filepath.Join(p.data(), "policies.db") }
 
-// configure writes the configuration file: the proxy's configuration, and more.
+// configure replaces the configuration file by the proxy's configuration, and more. A proxy that
+// reads it meanwhile finds all of the old one or all of the new one: an empty file, which
+// os.WriteFile would show it, is a valid configuration with other lifetimes.
 func (p *proxy) configure(more string) error {
-	return os.WriteFile(p.file(), []byte(p.config+more), 0o644)
+	next := p.file() + ".next"
+	if err := os.WriteFile(next, []byte(p.config+more), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, p.file())
 }
 
 // startTimeout ends what hangs, and nothing that is only slow.
