@@ -3,6 +3,7 @@ module robotsproxy
 go 1.26.0
 
 require (
+	github.com/DataDog/datadog-agent/pkg/template v0.85.1
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/coder/websocket v1.8.15

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	_ "embed"
 	"strings"
-	"text/template"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"robotsproxy/internal/printable"
 )

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"html/template"
 	"net/http"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"

@@ -5,11 +5,12 @@ package home
 import (
 	_ "embed"
 	"fmt"
-	htmltemplate "html/template"
 	"net"
 	"net/http"
 	"strings"
-	"text/template"
+
+	htmltemplate "github.com/DataDog/datadog-agent/pkg/template/html"
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/printable"
@@ -48,9 +49,9 @@ func (s Site) serveHome(w http.ResponseWriter, r *http.Request) {
 		Name, Identity, Tokens, UserAgent string
 		Purposes                          string // that it declares
 		Key, Agent                        string // with which its requests are signed; "" if they are not
-		Proxy                             Reached
+		URL, URLOfUser                    string // of the proxy
 		Clients                           []setup
-	}{Name: s.Name, Identity: name, UserAgent: printable.Line(r.UserAgent()), Proxy: at, Clients: setups(at)}
+	}{Name: s.Name, Identity: name, UserAgent: printable.Line(r.UserAgent()), URL: at.URL(), URLOfUser: at.URLFor("USER:x"), Clients: setups(at)}
 	view.Tokens = printable.Line(strings.Join(id.Tokens(r.UserAgent()), ", "))
 	view.Purposes = purposesOf(id)
 	if keys := id.Keys(); len(keys) > 0 {

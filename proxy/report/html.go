@@ -5,10 +5,11 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/robots/store/counts"
@@ -17,7 +18,7 @@ import (
 //go:embed report.html
 var pageText string
 
-var page = template.Must(template.New("report").Parse(pageText))
+var page = template.Must(template.New("report").Funcs(template.FuncMap{"number": number}).Parse(pageText))
 
 // Style is the style sheet of reports. It styles only what is in an element of the class report.
 //
@@ -71,11 +72,6 @@ type pageView struct {
 	Chart    *chart
 	Sections []sectionView
 }
-
-// Count, Name and About are for the template.
-func (t totalLine) Count() string { return number(t.count) }
-func (t totalLine) Name() string  { return t.name }
-func (t totalLine) About() string { return t.about }
 
 type sectionView struct {
 	Title   string

@@ -73,7 +73,7 @@ func (r *Report) textTotals(b *bytes.Buffer) {
 	lines := r.Totals.lines()
 	width := len(number(r.Totals.Requests))
 	for _, t := range lines {
-		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("  %*s  %-16s  %s", width, number(t.count), t.name, t.about), " "))
+		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("  %*s  %-16s  %s", width, number(t.Count), t.Name, t.About), " "))
 	}
 	if bars := r.sparkline(); bars != "" {
 		fmt.Fprintf(b, "\n  by day  %s  (at most %s)\n", bars, number(r.busiest().Requests))
@@ -82,8 +82,8 @@ func (r *Report) textTotals(b *bytes.Buffer) {
 
 // A totalLine is one of the totals with its explanation.
 type totalLine struct {
-	count       int64
-	name, about string
+	Count       int64
+	Name, About string
 }
 
 // lines are the totals in the order in which people read them, without what never happened.
@@ -97,7 +97,7 @@ func (t Totals) lines() []totalLine {
 		{t.Paced, "paced", "they waited " + duration(t.PacedSeconds) + " for their turns, all together"},
 		{t.edge(), "turned away", "by sites whose robots.txt allows them: " + t.edgeKinds()},
 	}
-	return slices.DeleteFunc(lines, func(l totalLine) bool { return l.count == 0 && l.about != "" })
+	return slices.DeleteFunc(lines, func(l totalLine) bool { return l.Count == 0 && l.About != "" })
 }
 
 // edgeKinds says how many requests were turned away in which way.

@@ -433,6 +433,13 @@ var pure = []string{
 	"net/netip", "net/url", "slices", "sort", "strconv", "strings", "sync", "time", "unicode/utf8", "unsafe",
 }
 
+// replaced are packages of the standard library that none of ours may import, each with the
+// reason and what to import in its place.
+var replaced = map[string]string{
+	"html/template": "its templates may call methods, so the linker keeps every exported method of the program; import github.com/DataDog/datadog-agent/pkg/template/html",
+	"text/template": "its templates may call methods, so the linker keeps every exported method of the program; import github.com/DataDog/datadog-agent/pkg/template/text",
+}
+
 // goPackage is what `go list -json` says of a package.
 type goPackage struct {
 	Dir, ImportPath, Doc string
@@ -557,6 +564,16 @@ func TestLibrariesHaveTheirUsers(t *testing.T) {
 		for _, user := range users {
 			if !used[library+" "+user] {
 				t.Errorf("%s does not use %s any more: remove it from the list", user, library)
+			}
+		}
+	}
+}
+
+func TestNoPackageImportsWhatIsReplaced(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if reason := replaced[imported]; reason != "" {
+				t.Errorf("%s imports %s: %s", p.path(), imported, reason)
 			}
 		}
 	}

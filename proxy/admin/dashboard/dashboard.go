@@ -11,12 +11,13 @@ import (
 	"crypto/sha256"
 	"embed"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/report"
@@ -62,13 +63,19 @@ var fileTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
+// A reason is what the scripts show of a [decision.Reason].
+type reason struct{ Name, Phrase, Sentence string }
+
 // dashboard serves the page at /.
 func (s Site) dashboard(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
 	content := struct {
 		Proxy   string
-		Reasons []decision.Reason
-	}{s.proxyFor(r), decision.Reasons()}
+		Reasons []reason
+	}{Proxy: s.proxyFor(r)}
+	for _, r := range decision.Reasons() {
+		content.Reasons = append(content.Reasons, reason{string(r), r.Phrase(), r.Sentence()})
+	}
 	if err := pages.ExecuteTemplate(&page, "index.html", content); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -3,10 +3,11 @@ package dashboard
 import (
 	"bytes"
 	"context"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/report"
