@@ -167,6 +167,12 @@ func (s *Server) Connections() int { return s.clients.Len() }
 // does not trust the CA. They are complete after Shutdown.
 func (s *Server) Distrusted() []string { return s.distrust.Hosts() }
 
+// DistrustingClients returns up to limit of the clients that do not trust the CA, each with a
+// host whose certificate made it leave, and how many there are.
+func (s *Server) DistrustingClients(limit int) ([]distrust.Client, int) {
+	return s.distrust.Clients(limit)
+}
+
 // serverLog logs what net/http reports of clients that misbehave.
 type serverLog struct{ log zerolog.Logger }
 

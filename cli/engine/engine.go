@@ -48,7 +48,8 @@ type Engine struct {
 	redis     *redisclient.Client // nil: the configuration names none
 	store     store.Store
 	counts    counts.Store
-	pacer     *pace.Pacer // nil before openProxy
+	decisions *counter.Counter // nil until there is a proxy
+	pacer     *pace.Pacer      // nil before openProxy
 
 	closers []func() error // Close calls them in reverse order
 }
@@ -104,13 +105,19 @@ func (e *Engine) Counts() counts.Store { return e.counts }
 // Report makes a report of what the store has kept. A store that does not last has the counts
 // of this process, and no changes of robots.txt.
 func (e *Engine) Report(ctx context.Context, scope report.Scope) (*report.Report, error) {
-	var changes report.Changes
-	if versions, lasting := e.store.(interface {
+	return report.Read(ctx, e.counts, e.changes, scope)
+}
+
+// changes calls do with the changes of robots.txt that the store has from a time until another,
+// in no order. A store that does not last has none.
+func (e *Engine) changes(ctx context.Context, from, until time.Time, do func(store.Change)) error {
+	versions, lasting := e.store.(interface {
 		Changes(ctx context.Context, from, until time.Time, do func(store.Change)) error
-	}); lasting {
-		changes = versions.Changes
+	})
+	if !lasting {
+		return nil
 	}
-	return report.Read(ctx, e.counts, changes, scope)
+	return versions.Changes(ctx, from, until, do)
 }
 
 // Transport is the way out to origins. It follows no redirect, and ends with the engine.
@@ -244,9 +251,9 @@ func (e *Engine) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Op
 	}
 	g.CDN = e.keeper.CDN
 	g.TDMRep = e.keeper.TDMRep
-	decisions := counter.New(e.counts, time.Now, e.log)
-	e.onClose(func() error { decisions.Close(); return nil })
-	g.Watch(decisions.Add)
+	e.decisions = counter.New(e.counts, time.Now, e.log)
+	e.onClose(func() error { e.decisions.Close(); return nil })
+	g.Watch(e.decisions.Add)
 	options := proxy.Options{
 		Name:   cfg.Name,
 		Via:    cfg.Upstream.Via,

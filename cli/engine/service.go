@@ -106,6 +106,10 @@ func OpenService(ctx context.Context, cfg config.Config, load func() (config.Con
 			Directory: s.keys,
 			Metrics:   s.engine.metrics,
 			Report:    s.engine.Report,
+			Counts:    s.engine.counts,
+			LastHour:  s.engine.decisions.LastHour,
+			Changes:   s.engine.changes,
+			Distrust:  s.proxy.DistrustingClients,
 			Ready:     s.ready.Load,
 			Reload:    s.Reload,
 		})

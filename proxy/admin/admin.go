@@ -18,6 +18,7 @@ import (
 	"robotsproxy/proxy/admin/dashboard"
 	"robotsproxy/proxy/admin/guard"
 	"robotsproxy/proxy/admin/ledger"
+	"robotsproxy/proxy/distrust"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/report"
@@ -25,6 +26,7 @@ import (
 	"robotsproxy/robots"
 	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/policy"
+	"robotsproxy/robots/store/counts"
 )
 
 // Setup is what [New] needs.
@@ -45,6 +47,15 @@ type Setup struct {
 	Metrics   prometheus.Gatherer
 	// Report makes a report of what has been decided.
 	Report func(ctx context.Context, scope report.Scope) (*report.Report, error)
+	// Counts has what has been decided, by day, and LastHour what has been decided since a
+	// time that is about an hour ago.
+	Counts   counts.Store
+	LastHour func() (since time.Time, rows []counts.Row)
+	// Changes calls do with the changes of robots.txt from a time until another, in no order.
+	Changes report.Changes
+	// Distrust returns up to limit of the clients that do not trust the CA, and how many there
+	// are.
+	Distrust func(limit int) (clients []distrust.Client, all int)
 	// Ready reports whether the proxy serves. It does not while it starts or drains.
 	Ready func() bool
 	// Reload reads the configuration again. If it returns an error, the old one stays in
@@ -73,7 +84,7 @@ type Admin struct {
 	began  time.Time
 	now    func() time.Time
 
-	reporting chan struct{} // holds a value while a report is made
+	reporting chan struct{} // holds a value while the counts of days are read
 
 	unwatch func()
 	close   sync.Once

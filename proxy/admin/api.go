@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/gate"
@@ -30,6 +29,9 @@ func (a *Admin) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/decisions":        a.decisions,
 		"GET /api/v1/decisions/stream": a.stream,
 		"GET /api/v1/activity":         a.activity,
+		"GET /api/v1/status":           a.status,
+		"GET /api/v1/top":              a.top,
+		"GET /api/v1/changes":          a.changes,
 		"GET /api/v1/identities":       a.identities,
 		"GET /api/v1/overrides":        a.overrides,
 		"GET /api/v1/pace":             a.pace,
@@ -215,10 +217,7 @@ func (a *Admin) reload(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", map[string]bool{"reloaded": true})
 }
 
-const (
-	defaultLimit = 100
-	maxPolicies  = 1000 // on a page
-)
+const defaultLimit = 100
 
 // limitOf returns how many items a request asks for at most. If the number is invalid, limitOf
 // answers the request and reports false.
@@ -233,89 +232,6 @@ func limitOf(w http.ResponseWriter, r *http.Request, maxLimit int) (limit int, o
 		return 0, false
 	}
 	return limit, true
-}
-
-// policies lists the known origins that contain q, page by page. A page's "next" is the "after"
-// of the page that follows.
-func (a *Admin) policies(w http.ResponseWriter, r *http.Request) {
-	limit, ok := limitOf(w, r, maxPolicies)
-	if !ok {
-		return
-	}
-	query := r.URL.Query()
-	// One more than the page holds shows whether another page follows.
-	found, err := a.setup.Origins.Policies(r.Context(), query.Get("after"), strings.ToLower(query.Get("q")), limit+1)
-	if err != nil {
-		writeProblem(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	page := struct {
-		Policies []policyView `json:"policies"`
-		Next     string       `json:"next,omitempty"`
-	}{Policies: []policyView{}}
-	if len(found) > limit {
-		found = found[:limit]
-		page.Next = found[limit-1].Origin.String()
-	}
-	for _, p := range found {
-		page.Policies = append(page.Policies, a.viewOf(p))
-	}
-	writeJSON(w, http.StatusOK, "application/json", page)
-}
-
-// policyView is a policy as the API shows it.
-type policyView struct {
-	Origin           string         `json:"origin"`
-	State            state          `json:"state"`
-	Outcome          policy.Outcome `json:"outcome"`
-	Status           int            `json:"status,omitempty"`
-	Cause            string         `json:"cause,omitempty"`
-	FetchedAt        time.Time      `json:"fetched_at,omitzero"`
-	ExpiresAt        time.Time      `json:"expires_at,omitzero"`
-	UnreachableSince time.Time      `json:"unreachable_since,omitzero"`
-	NextTry          time.Time      `json:"next_try,omitzero"`
-	SHA256           string         `json:"sha256,omitempty"`
-	Text             string         `json:"text,omitempty"`
-	Sitemaps         []string       `json:"sitemaps,omitempty"`
-	Licenses         []string       `json:"licenses,omitempty"`
-}
-
-// viewOf returns p without its text: a page of texts could take half a gigabyte.
-func (a *Admin) viewOf(p *policy.Policy) policyView {
-	return policyView{
-		Origin:           p.Origin.String(),
-		State:            stateOf(p, a.now()),
-		Outcome:          p.Outcome,
-		Status:           p.Status,
-		Cause:            p.Cause,
-		FetchedAt:        p.FetchedAt.UTC(),
-		ExpiresAt:        p.ExpiresAt.UTC(),
-		UnreachableSince: p.UnreachableSince.UTC(),
-		NextTry:          p.NextTry.UTC(),
-		SHA256:           p.SHA256,
-	}
-}
-
-// state says how current a policy is.
-type state string
-
-const (
-	fresh       state = "fresh"
-	due         state = "due"         // the next request starts a fetch, and does not wait for it
-	expired     state = "expired"     // the next request waits for a fetch
-	unreachable state = "unreachable" // the last fetch failed
-)
-
-func stateOf(p *policy.Policy, now time.Time) state {
-	switch {
-	case !p.UnreachableSince.IsZero():
-		return unreachable
-	case !now.Before(p.ExpiresAt):
-		return expired
-	case !now.Before(p.RefreshAt()):
-		return due
-	}
-	return fresh
 }
 
 // problem is an error of the API (RFC 9457).

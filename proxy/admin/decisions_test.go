@@ -1,13 +1,16 @@
 package admin
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
@@ -43,6 +46,30 @@ func (a *Admin) get(t *testing.T, path string, to any) {
 	a.ServeHTTP(w, r)
 	if err := json.Unmarshal(w.Body.Bytes(), to); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
+	}
+}
+
+// As CSV, all that is kept can be opened in a spreadsheet, where no text becomes a formula.
+func TestDecisionsAsCSV(t *testing.T) {
+	a := newAdmin(t)
+	a.enter("a.example", 1)
+	a.ledger.Enter(decision.Decision{
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Agent: "=cmd|'/c calc'!A0", Method: "-1", URL: "https://b.example/,\"\n\x1b[31m\xff",
+		Judgment: decision.Disallowed, Reason: decision.ByRule, Refused: true, Rule: "Disallow: /", Line: 2, Status: 403, WaitMS: 1.5,
+	})
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/api/v1/decisions?format=csv&outcome=refused", nil))
+	rows, err := csv.NewReader(w.Body).ReadAll()
+	if err != nil || len(rows) != 2 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
+		t.Fatalf("%v, %v, %q", w.Header(), err, rows)
+	}
+	for i, name := range rows[0] {
+		want, checked := map[string]string{
+			"time": "2026-01-02T03:04:05Z", "agent": "'=cmd|'/c calc'!A0", "method": "'-1", "rule": "Disallow: /", "line": "2", "status": "403", "wait_ms": "1.5", "refused": "true",
+		}[name]
+		if got := rows[1][i]; checked && got != want || strings.ContainsAny(got, "\n\x1b") || !utf8.ValidString(got) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
 

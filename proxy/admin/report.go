@@ -9,14 +9,24 @@ import (
 	"robotsproxy/proxy/report"
 )
 
-// makeReport makes a report, one at a time: it reads all counts of its period.
-func (a *Admin) makeReport(ctx context.Context, scope report.Scope) (*report.Report, error) {
+// makeReport makes a report.
+func (a *Admin) makeReport(ctx context.Context, scope report.Scope) (made *report.Report, err error) {
+	err = a.oneAtATime(ctx, func() error {
+		made, err = a.setup.Report(ctx, scope)
+		return err
+	})
+	return made, err
+}
+
+// oneAtATime calls read, which reads all that the store has of a period, when no other request
+// does so.
+func (a *Admin) oneAtATime(ctx context.Context, read func() error) error {
 	select {
 	case a.reporting <- struct{}{}:
 		defer func() { <-a.reporting }()
-		return a.setup.Report(ctx, scope)
+		return read()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/gate"
@@ -11,10 +12,10 @@ import (
 )
 
 // rules responds with an origin's robots.txt line by line: which lines apply to an agent, and
-// how often each has decided.
+// how often each has decided. It is the one in force, or the version that sha256 names.
 func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
-	p := a.known(w, r)
-	if p == nil {
+	file, ok := a.fileOf(w, r)
+	if !ok {
 		return
 	}
 	tokens := agentsOf(r)
@@ -30,18 +31,23 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 		Hits  uint64 `json:"hits,omitempty"`
 	}
 	view := struct {
-		Origin string     `json:"origin"`
-		SHA256 string     `json:"sha256,omitempty"`
+		Origin string `json:"origin"`
+		SHA256 string `json:"sha256,omitempty"`
+
+		// Of a version that is not in force.
+		FirstSeen time.Time `json:"first_seen,omitzero"`
+		LastSeen  time.Time `json:"last_seen,omitzero"`
+
 		Agents []string   `json:"agents"`
 		Agent  string     `json:"agent,omitempty"`
 		Group  string     `json:"group,omitempty"`
 		Lines  []lineView `json:"lines"`
-	}{Origin: p.Origin.String(), SHA256: p.SHA256, Agents: tokens, Lines: []lineView{}}
-	if p.File != nil {
-		if group, token := p.File.Group(tokens); group != nil {
+	}{Origin: file.origin, SHA256: file.sha256, FirstSeen: file.firstSeen, LastSeen: file.lastSeen, Agents: tokens, Lines: []lineView{}}
+	if file.parsed != nil {
+		if group, token := file.parsed.Group(tokens); group != nil {
 			view.Agent, view.Group = token, group.Name()
 		}
-		for i, l := range robots.Lines(p.Text, tokens) {
+		for i, l := range robots.Lines(file.text, tokens) {
 			shown := lineView{Line: i + 1, Text: l.Text, Rule: l.Rule, Group: l.Group}
 			if l.Rule || l.Preference {
 				shown.Hits = a.ledger.Hits(ledger.Line{Origin: view.Origin, SHA256: view.SHA256, Number: shown.Line})
@@ -50,6 +56,48 @@ func (a *Admin) rules(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, "application/json", view)
+}
+
+// A fileView is a robots.txt to be shown.
+type fileView struct {
+	origin, sha256      string
+	text                []byte
+	parsed              *robots.File // nil if there is no text
+	firstSeen, lastSeen time.Time    // of a version that is not in force
+}
+
+// fileOf returns the robots.txt that a request names. If there is none, it answers the request
+// and reports false.
+func (a *Admin) fileOf(w http.ResponseWriter, r *http.Request) (fileView, bool) {
+	sha256 := r.URL.Query().Get("sha256")
+	if sha256 == "" {
+		p := a.known(w, r)
+		if p == nil {
+			return fileView{}, false
+		}
+		return fileView{origin: p.Origin.String(), sha256: p.SHA256, text: p.Text, parsed: p.File}, true
+	}
+	origin, ok := originOf(w, r)
+	if !ok {
+		return fileView{}, false
+	}
+	p, err := a.setup.Origins.Peek(r.Context(), origin)
+	if err == nil && p != nil && p.SHA256 == sha256 {
+		return fileView{origin: p.Origin.String(), sha256: p.SHA256, text: p.Text, parsed: p.File}, true
+	}
+	history, err := a.setup.Origins.History(r.Context(), origin)
+	if err != nil {
+		writeProblem(w, http.StatusInternalServerError, err.Error())
+		return fileView{}, false
+	}
+	for _, v := range history.Versions {
+		if v.SHA256 == sha256 {
+			text := []byte(v.Text)
+			return fileView{origin.String(), sha256, text, robots.Parse(text), v.FirstSeen, v.LastSeen}, true
+		}
+	}
+	writeProblem(w, http.StatusNotFound, "no version of that robots.txt with this sha256 is kept")
+	return fileView{}, false
 }
 
 // identities responds with the identities in the order in which they are tried; the default is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/admin/ledger"
 	"robotsproxy/proxy/decision"
 )
 
@@ -63,7 +64,7 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 // An eventStream sends decisions to one watcher.
 type eventStream struct {
 	*Admin
-	filter filter
+	filter ledger.Filter
 	to     http.ResponseWriter
 
 	at    uint64 // the number of the last decision that was taken from the ledger
@@ -103,7 +104,7 @@ func (s *eventStream) take() (more bool) {
 	}
 	for i := range s.buf[:n] {
 		s.at++
-		if d := &s.buf[i]; s.filter.matches(d) {
+		if d := &s.buf[i]; s.filter.Selects(d) {
 			line, _ := printable.Marshal(d)
 			fmt.Fprintf(&s.text, "id: %s\ndata: %s\n", s.eventID(s.at), line)
 		}

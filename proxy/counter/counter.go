@@ -6,7 +6,6 @@ package counter
 import (
 	"context"
 	"crypto/rand"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +44,8 @@ type Counter struct {
 	mu      sync.Mutex
 	days    map[counts.Day]counts.Table // what no batch has yet
 	crowded counts.Day                  // the last one that had too many different decisions
+
+	hour hour // what batches had lately
 
 	// These are for the one writer.
 	batches []counts.Batch // to be written, in this order
@@ -158,14 +159,16 @@ func (c *Counter) flush(ctx context.Context) {
 
 // take makes batches of what has been counted.
 func (c *Counter) take() {
-	c.mu.Lock()
-	days := c.days
-	c.days = make(map[counts.Day]counts.Table, len(days))
-	c.mu.Unlock()
-	var rows []counts.Row
-	for day, table := range days {
-		rows = table.AppendRows(rows, day)
-	}
+	rows := c.hour.take(c.now(), func() (rows []counts.Row) {
+		c.mu.Lock()
+		days := c.days
+		c.days = make(map[counts.Day]counts.Table, len(days))
+		c.mu.Unlock()
+		for day, table := range days {
+			rows = table.AppendRows(rows, day)
+		}
+		return rows
+	})
 	for rows := range slices.Chunk(rows, maxBatch) {
 		c.batches = append(c.batches, counts.Batch{ID: rand.Text(), Rows: rows})
 	}
@@ -198,7 +201,7 @@ func decisionOf(d *decision.Decision) counts.Decision {
 	return counts.Decision{
 		Identity:       d.Identity,
 		Origin:         text(d.Origin),
-		Outcome:        outcomeOf(d),
+		Outcome:        d.Outcome(),
 		Verdict:        string(d.Judgment),
 		Reason:         string(d.Reason),
 		Rule:           text(d.Rule),
@@ -214,17 +217,4 @@ func text(s string) string {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
 	return printable.Cut(s, maxText)
-}
-
-// outcomeOf returns what became of a request.
-func outcomeOf(d *decision.Decision) counts.Outcome {
-	switch {
-	case d.Refused && (d.Judgment == decision.Allowed || d.Status == http.StatusTooManyRequests): // the latter in mode report
-		return counts.Late
-	case d.Refused:
-		return counts.Refused
-	case d.Judgment != decision.Allowed || d.WouldRefuse:
-		return counts.WouldRefuse
-	}
-	return counts.Passed
 }

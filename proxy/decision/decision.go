@@ -6,10 +6,12 @@ package decision
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 
 	"robotsproxy/internal/printable"
+	"robotsproxy/robots/store/counts"
 )
 
 // MaxText bounds, in octets, each text of a Decision that a client or a site wrote. RFC 9110
@@ -51,6 +53,19 @@ type Decision struct {
 
 	Edge  Edge   `json:"edge,omitempty"`  // what the origin did although its robots.txt allows the request
 	Price string `json:"price,omitempty"` // that it named, if Edge is Priced
+}
+
+// Outcome says what became of the request.
+func (d *Decision) Outcome() counts.Outcome {
+	switch {
+	case d.Refused && (d.Judgment == Allowed || d.Status == http.StatusTooManyRequests): // the latter in mode report
+		return counts.Late
+	case d.Refused:
+		return counts.Refused
+	case d.Judgment != Allowed || d.WouldRefuse:
+		return counts.WouldRefuse
+	}
+	return counts.Passed
 }
 
 // Why says in a few words on what the decision is based: a rule, or a reason.

@@ -13,6 +13,7 @@
 package distrust
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -152,6 +153,30 @@ func (d *Detector) Close() {
 	for p, r := range d.pairs {
 		d.judge(p, r)
 	}
+}
+
+// A Client is one that has left when it saw the certificate for a host, and has not asked that
+// host for anything since.
+type Client struct {
+	Addr string `json:"client"`
+	Host string `json:"host"`
+}
+
+// Clients returns up to limit of the clients that do not trust the CA, sorted, and how many
+// pairs of client and host there are.
+func (d *Detector) Clients(limit int) (clients []Client, all int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clients = []Client{}
+	for p, r := range d.pairs {
+		if r.logged {
+			clients = append(clients, Client{p.client, p.host})
+		}
+	}
+	slices.SortFunc(clients, func(a, b Client) int {
+		return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Host, b.Host))
+	})
+	return clients[:min(len(clients), limit)], len(clients)
 }
 
 // Hosts are the hosts, sorted, whose certificate made a client leave that has not asked the

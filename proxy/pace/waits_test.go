@@ -21,7 +21,8 @@ func TestWaits(t *testing.T) {
 		waits, all := s.Waits(10)
 		want := []Wait{
 			{Origin: held.Origin, Identity: held.Identity, Until: now.Add(time.Hour).UTC(), By: ByRetryAfter},
-			{Origin: spaced.Origin, Identity: spaced.Identity, Until: now.Add(10 * time.Second).UTC(), By: ByDelay, Waiting: 2},
+			{Origin: spaced.Origin, Identity: spaced.Identity, Until: now.Add(10 * time.Second).UTC(), By: ByDelay, Waiting: 2,
+				Delay: 10, NextTurn: now.Add(10 * time.Second).UTC(), LastTurn: now.Add(20 * time.Second).UTC()},
 		}
 		if all != 2 || len(waits) != 2 || waits[0] != want[0] || waits[1] != want[1] {
 			t.Errorf("got %+v of %d, want %+v", waits, all, want)

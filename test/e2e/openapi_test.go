@@ -111,7 +111,7 @@ func (d *description) want(w *world, status int, method, target string, header .
 	case content == nil && mediaType == "":
 	case content[mediaType] == nil:
 		d.t.Errorf("%s: it is %q, which is not described", what, mediaType)
-	case mediaType == "text/event-stream": // it does not end
+	case mediaType == "text/event-stream", mediaType == "text/csv": // the former does not end; neither is JSON
 	default:
 		var body bytes.Buffer
 		body.ReadFrom(resp.Body)
@@ -130,6 +130,15 @@ func (d *description) wantAllSeen() {
 			}
 		}
 	}
+}
+
+// oldest returns the hash of the oldest version that is kept of an origin's robots.txt.
+func (w *world) oldest(origin string) string {
+	w.t.Helper()
+	_, text := w.get("/api/v1/history?origin=" + url.QueryEscape(origin))
+	var history struct{ Versions []struct{ SHA256 string } }
+	must(w.t, json.Unmarshal([]byte(text), &history))
+	return history.Versions[len(history.Versions)-1].SHA256
 }
 
 // Every response that openapi.json describes occurs, and is as described.
@@ -173,14 +182,16 @@ overrides:
 	}
 	d.want(w, 200, "GET", "/api/v1/policy?origin=http://"+deadAddress)
 	d.want(w, 200, "GET", "/api/v1/history?origin=http://"+deadAddress)
-	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "decisions", "decisions/stream", "activity", "identities", "overrides", "pace", "report", "report?since=2d&identity=robot" + strings.Replace(origin, "?", "&", 1), "openapi.json"} {
+	for _, path := range []string{"policies", "policies?limit=1", "policies?q=" + o.Listener.Addr().String(), "policies?state=unreachable&sort=fetched", "decisions", "decisions?format=csv&outcome=refused", "decisions/stream", "activity", "status", "top", "top?period=day&limit=1", "changes", "identities", "overrides", "pace", "report", "report?since=2d&identity=robot" + strings.Replace(origin, "?", "&", 1), "openapi.json"} {
 		d.want(w, 200, "GET", "/api/v1/"+path)
 	}
 	waitFor(t, func() bool { // counts are written every few seconds
 		_, text := w.get("/api/v1/report")
 		return strings.Contains(text, `"rule":"Disallow: /a"`) && strings.Contains(text, `"override_reason":"our own"`) && strings.Contains(text, "unreachable\",\"ref")
 	}, func() string { _, text := w.get("/api/v1/report"); return text })
-	d.want(w, 200, "GET", "/api/v1/report")
+	for _, path := range []string{"report", "status", "top", "top?period=day", "changes", "rules" + origin + "&sha256=" + w.oldest(o.URL)} {
+		d.want(w, 200, "GET", "/api/v1/"+path)
+	}
 	d.want(w, 204, "DELETE", "/api/v1/policy"+origin)
 	d.want(w, 200, "POST", "/api/v1/reload")
 
@@ -192,6 +203,12 @@ overrides:
 	d.want(w, 400, "GET", "/api/v1/report?since=yesterday")
 	d.want(w, 400, "GET", "/api/v1/report?format=pdf")
 	d.want(w, 400, "GET", "/api/v1/pace?limit=0")
+	d.want(w, 400, "GET", "/api/v1/changes?limit=0")
+	d.want(w, 400, "GET", "/api/v1/top?limit=101")
+	d.want(w, 400, "GET", "/api/v1/top?period=year")
+	d.want(w, 400, "GET", "/api/v1/policies?state=nonsense")
+	d.want(w, 400, "GET", "/api/v1/policies?sort=nonsense")
+	d.want(w, 400, "GET", "/api/v1/decisions?format=pdf")
 	d.want(w, 400, "GET", "/api/v1/decisions?verdict=nonsense")
 	d.want(w, 400, "GET", "/api/v1/decisions/stream?verdict=nonsense")
 	for _, path := range []string{"policy", "rules", "history"} {
@@ -219,5 +236,7 @@ overrides:
 	for _, path := range []string{"policy", "rules", "history"} {
 		d.want(away, 500, "GET", "/api/v1/"+path+origin)
 	}
+	d.want(away, 500, "GET", "/api/v1/top?period=day")
+	d.want(away, 500, "GET", "/api/v1/changes")
 	d.wantAllSeen()
 }

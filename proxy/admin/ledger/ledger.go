@@ -1,27 +1,36 @@
 // Package ledger keeps what the gate has decided lately: the last decisions one by one, counts
 // of the last hour's by minute, and how often each line of a robots.txt decided. A [Ledger]'s
-// memory is bounded, whatever clients ask for.
+// memory is bounded, whatever clients ask for. A [Filter] selects decisions.
 package ledger
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/decision"
+	"robotsproxy/robots/store/counts"
 )
 
-// Size is how many decisions a ledger holds.
+// Size is how many of the last decisions a ledger holds.
 const Size = 1000
+
+// MaxKept is how many decisions a ledger holds in all: the last ones, and as many of those
+// before them that stopped a request or would have, which a flood of allowed requests does not
+// push out.
+const MaxKept = 2 * Size
 
 // A Ledger records decisions. Make one with [New]. Its methods are safe for concurrent use.
 type Ledger struct {
-	mu      sync.Mutex
-	last    [Size]decision.Decision // number n, counted from 1, is at n % Size
-	count   uint64                  // the number of the last one
-	minutes [MinutesPerHour]Minute
-	hits    *hits
+	mu           sync.Mutex
+	last         [Size]decision.Decision // number n, counted from 1, is at n % Size
+	count        uint64                  // the number of the last one
+	stopped      [Size]decision.Decision // those that have left last and did not just pass; as last
+	stoppedCount uint64
+	minutes      [MinutesPerHour]Minute
+	hits         *hits
 }
 
 // New returns an empty ledger.
@@ -36,7 +45,12 @@ func (l *Ledger) Enter(d decision.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
-	l.last[l.count%Size] = d
+	slot := &l.last[l.count%Size]
+	if l.count > Size && slot.Outcome() != counts.Passed {
+		l.stoppedCount++
+		l.stopped[l.stoppedCount%Size] = *slot
+	}
+	*slot = d
 	l.minutes[minuteOf(d.Time)%MinutesPerHour].add(&d)
 	l.hits.add(&d)
 }
@@ -68,6 +82,30 @@ func (l *Ledger) After(n uint64, buf []decision.Decision) (copied int, missed ui
 	return copied, missed
 }
 
+// Kept returns up to limit of the decisions that the ledger holds and a filter selects, the
+// newest first, and the number of the last decision.
+func (l *Ledger) Kept(f Filter, limit int) (found []decision.Decision, newest uint64) {
+	all := make([]decision.Decision, 0, MaxKept)
+	l.mu.Lock()
+	all = appendLast(all, &l.stopped, l.stoppedCount)
+	all = appendLast(all, &l.last, l.count)
+	newest = l.count
+	l.mu.Unlock()
+	found = slices.DeleteFunc(all, func(d decision.Decision) bool { return !f.Selects(&d) })
+	found = found[max(0, len(found)-limit):]
+	slices.Reverse(found)
+	return found, newest
+}
+
+// appendLast appends what a ring holds of count decisions, the oldest first.
+func appendLast(to []decision.Decision, ring *[Size]decision.Decision, count uint64) []decision.Decision {
+	for n := count - min(count, Size); n < count; {
+		n++
+		to = append(to, ring[n%Size])
+	}
+	return to
+}
+
 // MinutesPerHour is how many minutes a ledger counts.
 const MinutesPerHour = 60
 
@@ -75,6 +113,9 @@ const MinutesPerHour = 60
 type Minute struct {
 	number           int64 // since 1970
 	Allowed, Refused uint64
+	WouldRefuse      uint64 // of Allowed, how many mode enforce would have refused
+	Failed           uint64 // of Allowed, how many got no whole response from the origin
+	Late             uint64 // of Refused, how many because their turn would have come too late
 	Waited           uint64 // of all, how many waited noticeably before they were answered
 }
 
@@ -95,6 +136,15 @@ func (m *Minute) add(d *decision.Decision) {
 		m.Refused++
 	} else {
 		m.Allowed++
+	}
+	switch d.Outcome() {
+	case counts.WouldRefuse:
+		m.WouldRefuse++
+	case counts.Late:
+		m.Late++
+	}
+	if failed(d) {
+		m.Failed++
 	}
 	if d.WaitMS >= minWaitMS {
 		m.Waited++
