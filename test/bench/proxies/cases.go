@@ -12,6 +12,7 @@ import (
 const (
 	clients = 8
 	crowd   = 64
+	many    = 256
 	throng  = 1024
 )
 
@@ -32,6 +33,7 @@ const (
 	plainNew    = "HTTP, a new connection each"
 	secureKept  = "HTTPS over HTTP/1.1, kept-alive tunnels"
 	secureCrowd = "HTTPS over HTTP/1.1, 64 kept-alive tunnels"
+	secureMany  = "HTTPS over HTTP/1.1, 256 kept-alive tunnels"
 	throngKept  = "HTTPS over HTTP/1.1, 1,024 kept-alive tunnels"
 	secureH2    = "HTTPS over HTTP/2"
 	crowdH2     = "HTTPS over HTTP/2, 64 clients"
@@ -40,6 +42,9 @@ const (
 	manyOrigins = "HTTP, distinct origins in turn"
 	originsH2   = "HTTPS over HTTP/2, distinct origins in turn"
 )
+
+// growthCases are those that measure how throughput grows with the processors.
+var growthCases = []string{plainCrowd, secureCrowd, crowdH2}
 
 func benchCases() []benchCase {
 	each := func(sc scale) budget { return sc.each }
@@ -58,6 +63,7 @@ func benchCases() []benchCase {
 		{name: plainNew, budget: each, workers: plain(clients, true)},
 		{name: secureKept, tls: true, budget: each, workers: tunnels(clients, false)},
 		{name: secureCrowd, tls: true, budget: each, workers: tunnels(crowd, false)},
+		{name: secureMany, tls: true, budget: each, workers: tunnels(many, false)},
 		{name: secureH2, tls: true, http2: true, budget: each, workers: h2(clients)},
 		{name: crowdH2, tls: true, http2: true, budget: each, workers: h2(crowd)},
 		{name: tunnelNew, tls: true, budget: each, workers: tunnels(clients, true)},

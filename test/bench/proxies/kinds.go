@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ type kind struct {
 	cases   []string // the only cases that are measured with it; nil: all
 
 	// command starts the proxy, which listens on address and keeps all of its files in folder.
-	command func(s *site, folder, address string) (*exec.Cmd, error)
+	command commandFunc
 }
 
 const (
@@ -45,6 +46,9 @@ func kinds(program string, builds map[string]string) []kind {
 		{name: logging, cases: []string{plainKept}, command: robotsproxyCommand(program, "all")},
 		{name: signing, cases: []string{secureKept, secureH2}, command: signingCommand(program)},
 	}
+	for _, procs := range processors() {
+		all = append(all, kind{name: onProcessors(procs), cases: growthCases, command: withProcessors(procs, robotsproxyCommand(program, "none"))})
+	}
 	for _, name := range slices.Sorted(maps.Keys(builds)) {
 		all = append(all, kind{name: name, command: robotsproxyCommand(builds[name], "none")})
 	}
@@ -59,6 +63,29 @@ func kinds(program string, builds map[string]string) []kind {
 		{name: "tinyproxy", program: "tinyproxy", pkg: "tinyproxy", noTLS: "it does not read inside TLS", command: tinyproxyCommand},
 		{name: "mitmproxy", program: "mitmdump", pkg: "mitmproxy", slow: true, command: mitmproxyCommand},
 	}...)
+}
+
+// processors are the values of GOMAXPROCS by which robotsproxy's throughput is measured: those
+// for which there are processors.
+func processors() []int {
+	return slices.DeleteFunc([]int{1, 2, 4, 8}, func(procs int) bool { return procs > runtime.NumCPU() })
+}
+
+// onProcessors is the name of robotsproxy with a value of GOMAXPROCS.
+func onProcessors(procs int) string { return fmt.Sprintf("%s, GOMAXPROCS=%d", ours, procs) }
+
+type commandFunc = func(s *site, folder, address string) (*exec.Cmd, error)
+
+// withProcessors sets GOMAXPROCS for a command.
+func withProcessors(procs int, command commandFunc) commandFunc {
+	return func(s *site, folder, address string) (*exec.Cmd, error) {
+		cmd, err := command(s, folder, address)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Environ(), fmt.Sprintf("GOMAXPROCS=%d", procs))
+		return cmd, nil
+	}
 }
 
 // running is a proxy that has been started.
@@ -119,7 +146,7 @@ func (r *running) waitUntilListening() error {
 }
 
 // signingCommand starts robotsproxy with a key that signs each request over https.
-func signingCommand(program string) func(s *site, folder, address string) (*exec.Cmd, error) {
+func signingCommand(program string) commandFunc {
 	return func(s *site, folder, address string) (*exec.Cmd, error) {
 		key := filepath.Join(folder, "key.pem")
 		if out, err := exec.Command(program, "keys", "new", key).CombinedOutput(); err != nil {
@@ -129,7 +156,7 @@ func signingCommand(program string) func(s *site, folder, address string) (*exec
 	}
 }
 
-func robotsproxyCommand(program, decisions string, settings ...string) func(s *site, folder, address string) (*exec.Cmd, error) {
+func robotsproxyCommand(program, decisions string, settings ...string) commandFunc {
 	return func(s *site, folder, address string) (*exec.Cmd, error) {
 		config := fmt.Sprintf(`listen: %q
 admin_listen: ""

@@ -28,19 +28,22 @@ func TestSmoke(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, progress bytes.Buffer
-	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy(, logging|, signing)?|goproxy|ReverseProxy)$"}, &out, &progress)
+	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy(, logging|, signing|, GOMAXPROCS=1)?|goproxy|ReverseProxy)$"}, &out, &progress)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
 	t.Logf("%s", &out)
 	for _, c := range benchCases() {
-		for _, k := range kinds("", nil)[:5] {
+		for _, k := range kinds("", nil) {
+			if k.program != "" || strings.Contains(k.name, "GOMAXPROCS=") && k.name != onProcessors(1) {
+				continue
+			}
 			if _, ok := c.measures(&k); ok && !strings.Contains(section(out.String(), c.name), "\n| "+k.name+" |") {
 				t.Errorf("%s: no result for %s", c.name, k.name)
 			}
 		}
 	}
-	for _, name := range []string{halfLoad, plainDown, secureDown, "memory", "goal"} {
+	for _, name := range []string{halfLoad, plainDown, secureDown, "memory", "requests/s by GOMAXPROCS", "summary", "goal"} {
 		if !strings.Contains(out.String(), "\n| "+name) {
 			t.Errorf("there is no table for %s", name)
 		}

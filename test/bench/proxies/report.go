@@ -22,19 +22,20 @@ type goal struct {
 
 var goals = []goal{
 	{plainKept, ours, "goproxy", 0.70},
-	{plainKept, ours, floor, 1.10},
+	{plainKept, ours, floor, 1.00},
 	{plainKept, ours, "squid", 0.90},
 	{plainKept, logging, ours, 1.08},
 	{plainCrowd, ours, "goproxy", 0.70},
-	{plainCrowd, ours, floor, 1.10},
+	{plainCrowd, ours, floor, 1.00},
 	{plainCrowd, ours, "squid", 0.90},
 	{plainNew, ours, "goproxy", 0.95},
 	{plainNew, ours, "squid", 0.95},
-	{secureKept, ours, "goproxy", 0.95},
+	{secureKept, ours, "goproxy", 1.00},
 	{secureKept, ours, "squid", 0.80},
 	{secureKept, signing, ours, 2.00},
-	{secureCrowd, ours, "goproxy", 0.95},
+	{secureCrowd, ours, "goproxy", 1.00},
 	{secureCrowd, ours, "squid", 0.80},
+	{secureMany, ours, "goproxy", 1.00},
 	{throngKept, ours, "goproxy", 1.20},
 	{secureH2, ours, "goproxy", 0.80},
 	{secureH2, signing, ours, 2.00},
@@ -42,6 +43,7 @@ var goals = []goal{
 	{tunnelNew, ours, "goproxy", 1.05},
 	{tunnelNew, ours, "squid", 0.75},
 	{tunnelAgain, ours, "goproxy", 0.85},
+	{manyOrigins, ours, "goproxy", 2.00},
 }
 
 const (
@@ -66,6 +68,8 @@ func (b *bench) report(out io.Writer) {
 	}
 	b.reportMemory(out)
 	b.reportIdle(out)
+	b.reportGrowth(out)
+	b.reportSummary(out)
 	b.reportGoals(out)
 	fmt.Fprintln(out)
 	for _, line := range b.notes {
@@ -82,14 +86,19 @@ func median[T cmp.Ordered](samples []sample, read func(sample) T) T {
 	return middle(all)
 }
 
-// ratio returns the median, over the rounds, of the ratio of a value of samples to that of
-// others. Measurements of one round are seconds apart, so the machine was in the same state.
+// ratio returns the median of ratios.
 func ratio(samples, others []sample, read func(sample) time.Duration) float64 {
+	return middle(ratios(samples, others, read))
+}
+
+// ratios returns, for each round, the ratio of a value of samples to that of others.
+// Measurements of one round are seconds apart, so the machine was in the same state.
+func ratios(samples, others []sample, read func(sample) time.Duration) []float64 {
 	var all []float64
 	for i := range min(len(samples), len(others)) {
 		all = append(all, float64(read(samples[i]))/float64(read(others[i])))
 	}
-	return middle(all)
+	return all
 }
 
 func middle[T cmp.Ordered](all []T) T {
@@ -196,24 +205,95 @@ func (b *bench) reportIdle(out io.Writer) {
 	}
 }
 
-// reportGoals writes which goals were met.
+// reportGrowth writes how throughput grows with the processors that robotsproxy may use. The
+// load and the origin take processors too.
+func (b *bench) reportGrowth(out io.Writer) {
+	heading := "\n| requests/s by GOMAXPROCS |"
+	for _, procs := range processors() {
+		heading += fmt.Sprintf(" %d |", procs)
+	}
+	heading += "\n|---|" + strings.Repeat("---:|", len(processors())) + "\n"
+	for _, name := range growthCases {
+		one := median(b.results[name][onProcessors(1)], rateOf)
+		if one == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "%s| %s |", heading, name)
+		heading = ""
+		for _, procs := range processors() {
+			rate := median(b.results[name][onProcessors(procs)], rateOf)
+			fmt.Fprintf(out, " %.0f (%.2f) |", rate, rate/one)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// summaryProxies are the columns of the summary.
+var summaryProxies = []string{ours, "goproxy", floor, "squid", "tinyproxy", "mitmproxy"}
+
+// reportSummary writes the table of docs/speed.md: the CPU time of a request in µs,
+// and some other figures.
+func (b *bench) reportSummary(out io.Writer) {
+	fmt.Fprintf(out, "\n| summary | %s |\n|---|%s\n", strings.Join(summaryProxies, " | "), strings.Repeat("---:|", len(summaryProxies)))
+	row := func(title, name string, value func([]sample) float64) {
+		if len(b.results[name][ours]) == 0 {
+			return
+		}
+		fmt.Fprintf(out, "| %s |", title)
+		for _, proxy := range summaryProxies {
+			if s := b.results[name][proxy]; len(s) > 0 {
+				fmt.Fprintf(out, " %s |", thousands(value(s)))
+			} else {
+				fmt.Fprint(out, " |")
+			}
+		}
+		fmt.Fprintln(out)
+	}
+	cpuIn := func(unit time.Duration) func([]sample) float64 {
+		return func(s []sample) float64 { return float64(median(s, cpuOf)) / float64(unit) }
+	}
+	for _, c := range benchCases() {
+		if !c.apart {
+			row(c.name, c.name, cpuIn(time.Microsecond))
+		}
+	}
+	row(fmt.Sprintf("HTTPS, %d MiB down, ms", b.scale.download>>20), secureDown, cpuIn(time.Millisecond))
+	row("an idle tunnel, KB", idleName(b.scale.idle[len(b.scale.idle)-1]), func(s []sample) float64 { return s[0].held / 1e3 })
+	row("memory after it all, MB", afterRun, func(s []sample) float64 { return float64(s[0].memory.now) / octetsMegabyte })
+}
+
+// thousands writes a number without decimals, with a comma before each three digits.
+func thousands(n float64) string {
+	digits := fmt.Sprintf("%.0f", n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// reportGoals writes which goals were met. For one that was missed it says how many rounds met
+// it: some, if the machine was busy otherwise.
 func (b *bench) reportGoals(out io.Writer) {
 	fmt.Fprint(out, "\n| goal | is | at most | |\n|---|---:|---:|---|\n")
-	line := func(what string, is, bound float64) {
+	line := func(what string, is, bound float64, rounds ...float64) {
 		verdict := "met"
-		if is > bound {
-			verdict = "**missed**"
+		switch {
+		case is > bound && len(rounds) > 1:
+			met := len(slices.DeleteFunc(slices.Clone(rounds), func(is float64) bool { return is > bound }))
+			verdict = fmt.Sprintf("missed; met in %d of %d rounds", met, len(rounds))
+		case is > bound:
+			verdict = "missed"
 		}
 		fmt.Fprintf(out, "| %s | %.2f | %.2f | %s |\n", what, is, bound, verdict)
 	}
 	for _, g := range goals {
 		is, than := b.results[g.name][g.of], b.results[g.name][g.against]
 		if len(is) > 0 && len(than) > 0 {
-			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), ratio(is, than, cpuOf), g.maxRatio)
+			line(fmt.Sprintf("%s: CPU, %s of %s", g.name, g.of, g.against), ratio(is, than, cpuOf), g.maxRatio, ratios(is, than, cpuOf)...)
 		}
 	}
 	if is, than := b.results[halfLoad][ours], b.results[halfLoad][floor]; len(is) > 0 && len(than) > 0 {
-		line("half load: p99, of "+floor, ratio(is, than, p99Of), maxP99AtHalf)
+		line("half load: p99, of "+floor, ratio(is, than, p99Of), maxP99AtHalf, ratios(is, than, p99Of)...)
 	}
 	for _, s := range b.results[afterRun][ours] {
 		line("memory after the run, MB", float64(s.memory.now)/octetsMegabyte, maxMemory/octetsMegabyte)
