@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # Where make build puts the program.
 PROGRAM = robotsproxy
 
-.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-idle bench-robots bench-sealed bench-compare fuzz soak soak-short test-image test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-idle bench-robots bench-sealed bench-compare fuzz soak soak-short test-image screenshots test-clients clients-deps
 
 build:
 	go build -o $(PROGRAM) .
@@ -82,6 +82,12 @@ fuzz:
 # Builds the container image and runs it; as root, without a container engine.
 test-image:
 	.ci/test-image
+
+# Takes the picture of the dashboard in README.md: of ten minutes of traffic, or as long as FOR
+# says (FOR=1h).
+screenshots:
+	@.ci/deps test
+	cd test && ROBOTSPROXY_PICTURES=$(CURDIR)/docs ROBOTSPROXY_PICTURES_FOR=$(or $(FOR),10m) go test -count=1 -timeout 90m -run '^TestPictures$$' ./e2e
 
 # Runs every client of the table in docs/clients.md through robotsproxy run, and sealed, beside those
 # that read no proxy variables. Has libraries that others wrote verify our signatures, and

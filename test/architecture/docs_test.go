@@ -69,6 +69,28 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// The drawing of the architecture has every package; those of internal/ it draws as one.
+func TestDrawingHasEveryPackage(t *testing.T) {
+	root := os.DirFS(filepath.Join("..", ".."))
+	text, err := fs.ReadFile(root, "docs/develop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, drawing, found := strings.Cut(string(text), "\n## Architecture\n")
+	drawing, _, _ = strings.Cut(drawing, "\n### ")
+	if !found {
+		t.Fatal("docs/develop.md does not draw the architecture")
+	}
+	for _, p := range packages(t) {
+		if p.path() == "" || strings.HasPrefix(p.path(), "internal/") || slices.Contains(testOnly, p.path()) {
+			continue
+		}
+		if !strings.Contains(drawing, path.Base(p.path())+"/") {
+			t.Errorf("the drawing in docs/develop.md does not have %s", p.path())
+		}
+	}
+}
+
 // prose returns a page without its code.
 func prose(t *testing.T, root fs.FS, page string) string {
 	t.Helper()

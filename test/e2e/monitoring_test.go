@@ -55,6 +55,18 @@ func TestPromtoolAcceptsMetrics(t *testing.T) {
 	must(t, promtool("", text, "check", "metrics"))
 }
 
+// The page on operating has every metric of our own.
+func TestPageHasEveryMetric(t *testing.T) {
+	t.Parallel()
+	names, _ := busy(t).metrics()
+	section := readSection(t, "docs/operate.md", "Metrics and API")
+	for _, name := range names {
+		if strings.HasPrefix(name, "robotsproxy_") && !regexp.MustCompile("`"+name+"[`{]").MatchString(section) {
+			t.Errorf("docs/operate.md does not have the metric %s", name)
+		}
+	}
+}
+
 // alertRule is a rule of alerts.yml.
 type alertRule struct {
 	Alert       string            `yaml:"alert"`
