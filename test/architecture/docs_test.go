@@ -112,6 +112,38 @@ func anchors(text string) []string {
 	return all
 }
 
+// Every test and benchmark that a page has a reader run is there.
+func TestPagesRunTestsThatAreThere(t *testing.T) {
+	root := os.DirFS(filepath.Join("..", ".."))
+	var sources strings.Builder
+	err := fs.WalkDir(root, ".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		source, err := fs.ReadFile(root, file)
+		sources.Write(source)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := fs.Glob(root, "docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	for _, page := range pages {
+		text, err := fs.ReadFile(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(string(text), -1) {
+			if !strings.Contains(sources.String(), "\nfunc "+name) {
+				t.Errorf("%s names %s, which is not there", page, name)
+			}
+		}
+	}
+}
+
 func hasTest(t *testing.T, root fs.FS, folder, name string) bool {
 	t.Helper()
 	files, err := fs.Glob(root, folder+"/*_test.go")
