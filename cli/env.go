@@ -109,7 +109,7 @@ func serveVariables(cfg config.Config, secure bool) (variables []environment.Var
 // shells has for each shell a function that writes the line that sets a variable.
 var shells = map[string]func(environment.Variable) string{
 	"sh": func(v environment.Variable) string {
-		return "export " + v.Name + "='" + strings.ReplaceAll(v.Value, "'", `'\''`) + "'"
+		return "export " + v.Name + "=" + quoteForShell(v.Value)
 	},
 	"fish": func(v environment.Variable) string {
 		return "set -gx " + v.Name + " '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v.Value) + "'"
@@ -126,3 +126,6 @@ var shells = map[string]func(environment.Variable) string{
 		return v.Name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(v.Value) + `"`
 	},
 }
+
+// quoteForShell quotes a text for a POSIX shell.
+func quoteForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -88,6 +88,7 @@ type runFlags struct {
 	allow   []string // these two add to the section "run" of the configuration
 	forward []string
 	summary string // a file; "": none
+	quiet   bool   // print nothing but errors
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -95,6 +96,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`HOST:PORT` that a sealed command reaches without being judged; may be repeated")
 	cmd.Flags().StringArrayVar(&f.forward, "forward", nil, "`PORT` of this machine's 127.0.0.1 that a sealed command finds at its own; may be repeated")
 	cmd.Flags().StringVar(&f.summary, "summary", "", "write the summary as JSON to `FILE` too, however the command ends")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors: no summary, and not what requests wait for")
 }
 
 // addTo adds what --allow and --forward name to the options of a configuration.
@@ -191,6 +193,9 @@ func runBehindProxy(cmd *cobra.Command, flags runFlags, command []string, signal
 		return child.Ending{Code: exitProxy}, err
 	}
 	c := newChild(cmd, command, p)
+	if !flags.quiet {
+		defer p.TellWaits(func(line string) { fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s\n", line) })()
+	}
 	ending, err := child.Run(c, func() error { return p.Start(cmd.Context(), c) }, signals)
 	if failure, unsealed := errors.AsType[*seal.Error](err); unsealed {
 		ending, err = notSealed(failure)
@@ -200,7 +205,8 @@ func runBehindProxy(cmd *cobra.Command, flags runFlags, command []string, signal
 	s.Distrusted = append(s.Distrusted, p.Distrusted()...)
 	s.Sealed, s.Sealable = p.Sealed(), !cfg.Run.Sealed && seal.Likely()
 	s.NoProxy = summary.NoProxy{Hosts: append(s.NoProxy.Hosts, exempt()...), Judged: cfg.Run.Sealed}
-	if err == nil {
+	s.Inner = child.Inside(os.Getenv("ROBOTSPROXY_CA_FILE"))
+	if err == nil && !flags.quiet {
 		s.Print(cmd.ErrOrStderr())
 	}
 	return ending, errors.Join(err, closeErr)

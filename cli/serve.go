@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -52,6 +54,7 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 		return err
 	}
 	defer s.Close()
+	s.EnvCommand = func(listen net.Addr) string { return envCommandFor(cmd, cfg.Listen, listen) }
 	go func() {
 		for {
 			select {
@@ -63,4 +66,23 @@ func serve(cmd *cobra.Command, cfg config.Config, load func() (config.Config, er
 		}
 	}()
 	return s.Serve(ctx, stop) // after stop, a second signal ends the process at once
+}
+
+// envCommandFor returns the command line of env that reads the same settings as serve, which is
+// configured to listen at configured and does at actual. It does not repeat what the environment
+// sets.
+func envCommandFor(serve *cobra.Command, configured string, actual net.Addr) string {
+	line := "robotsproxy env"
+	for _, flag := range []string{configFlag.flag, "data-dir"} {
+		if f := serve.Flags().Lookup(flag); f.Changed {
+			line += " --" + flag + " " + quoteForShell(f.Value.String())
+		}
+	}
+	if strings.HasSuffix(configured, ":0") {
+		return line + " --listen " + actual.String()
+	}
+	if serve.Flags().Changed(listenSetting.flag) {
+		line += " --listen " + quoteForShell(configured)
+	}
+	return line
 }

@@ -58,6 +58,12 @@ func MakeFolder(parent string) (*Folder, error) {
 	}
 }
 
+// Inside reports whether a file, by its path, is in a Folder: then another run's command has
+// been told of it.
+func Inside(path string) bool {
+	return strings.HasPrefix(filepath.Base(filepath.Dir(path)), folderPrefix)
+}
+
 // Close removes the folder and all in it.
 func (f *Folder) Close() error {
 	err := os.RemoveAll(f.Path)

@@ -26,6 +26,7 @@ import (
 	"robotsproxy/internal/redisclient"
 	"robotsproxy/proxy"
 	"robotsproxy/proxy/counter"
+	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/report"
@@ -137,7 +138,7 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) openLog(cfg config.Config, stderr io.Writer) (err error) {
-	if e.log, e.logWriter, err = logging.Open(cfg.Log.Options, stderr); err != nil {
+	if e.log, e.logWriter, err = logging.Open(cfg.Log.Options, stderr, decision.Console); err != nil {
 		return err
 	}
 	e.onClose(e.logWriter.Close)

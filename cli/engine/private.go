@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"robotsproxy/certs"
@@ -117,6 +118,18 @@ func (p *Private) Start(ctx context.Context, cmd *exec.Cmd) error {
 		return cmd.Start()
 	}
 	return p.network.Start(ctx, cmd, p.server)
+}
+
+// TellWaits calls tell, until stop is called, with a line for each origin whose requests have
+// waited for their turns for a few seconds.
+func (p *Private) TellWaits(tell func(line string)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { tellWaits(ctx, p.engine.pacer.Waits, tell) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // Distrusted are the hosts that the command did not ask because it does not trust the CA.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,6 +31,10 @@ import (
 // A Service is the proxy, the admin server and the key directories, each listening, for all
 // who may use them.
 type Service struct {
+	// EnvCommand returns the command line that prints the variables for clients of this service,
+	// for people who watch it start, if its proxy listens at that address; nil: they are not told.
+	EnvCommand func(listen net.Addr) string
+
 	engine *Engine
 	gate   *gate.Gate
 	proxy  *proxy.Server
@@ -238,6 +243,12 @@ func (s *Service) start(ctx context.Context, servers *errgroup.Group) {
 	}
 	servers.Go(func() error { s.gate.WarnOfOverrides(ctx); return nil })
 	servers.Go(func() error { releaseMemory(ctx, s.proxy.Connections, debug.FreeOSMemory); return nil })
+	if log := s.engine.log; s.engine.logWriter.Console() {
+		servers.Go(func() error {
+			tellWaits(ctx, s.engine.pacer.Waits, func(line string) { log.Info().Msg(line) })
+			return nil
+		})
+	}
 	s.ready.Store(true)
 	daemon.SdNotify(false, daemon.SdNotifyReady) // does nothing unless a supervisor waits for it
 }
@@ -253,6 +264,15 @@ func (s *Service) logServing() {
 		said = d.key
 	}
 	line.Msg("serving")
+	if !s.engine.logWriter.Console() {
+		return
+	}
+	if at := slices.IndexFunc(s.doors, func(d door) bool { return d.key == "admin_listen" }); at >= 0 {
+		s.engine.log.Info().Msgf("the dashboard is at http://%s/", s.doors[at].Addr())
+	}
+	if s.EnvCommand != nil {
+		s.engine.log.Info().Msgf("to point a shell's programs here: eval \"$(%s)\"", s.EnvCommand(s.doors[0].Addr()))
+	}
 }
 
 // shutDown ends all servers. Requests in flight have up to shutdown_grace to end. The key

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/decision"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/sealed"
 )
 
@@ -26,13 +27,14 @@ type Summary struct {
 	NoProxy    NoProxy        `json:"no_proxy"`
 	Sealed     *sealed.Report `json:"sealed"` // nil if the command was not sealed
 	Sealable   bool           `json:"-"`      // it was not, but could have been
+	Inner      bool           `json:"-"`      // another run's command has started this run
 }
 
 // New returns the summary of a run that begins now and has done nothing.
 func New(now time.Time) *Summary {
 	return &Summary{
 		StartedAt:  inJSON(now),
-		Requests:   Requests{Causes: []Cause{}}, // lists are not null in JSON
+		Requests:   new(Counter).Requests(), // lists are not null in JSON
 		Distrusted: []string{},
 		NoProxy:    NoProxy{Hosts: []string{}},
 	}
@@ -62,8 +64,25 @@ type Requests struct {
 	Paced                   int   `json:"paced"`                      // waited for their turn
 	PacedMS                 int64 `json:"paced_ms"`                   // how long, in all
 
-	Causes      []Cause `json:"causes"`       // of Refused and WouldRefuse, the most frequent first; at most 10,000
-	OtherCauses int     `json:"other_causes"` // requests that no item of Causes counts, because there were more of them
+	Causes      []Cause   `json:"causes"`       // of Refused and WouldRefuse, the most frequent first; at most 10,000
+	OtherCauses int       `json:"other_causes"` // requests that no item of Causes counts, because there were more of them
+	Failures    []Failure `json:"failures"`     // of BrokenOff, the most frequent first; at most 10,000
+	Delays      []Delay   `json:"delays"`       // of Paced, the longest first; at most 10,000
+}
+
+// A Failure is an origin that gave allowed requests no whole response.
+type Failure struct {
+	Origin   string `json:"origin"`
+	Error    string `json:"error"` // of the first such request
+	Requests int    `json:"requests"`
+}
+
+// A Delay is what requests to an origin waited for until their turns came.
+type Delay struct {
+	Origin   string      `json:"origin"`
+	By       pace.Holder `json:"by,omitempty"`
+	Requests int         `json:"requests"`
+	PacedMS  int64       `json:"paced_ms"` // in all
 }
 
 // A Cause is what refused requests to an origin, or would have refused them in mode enforce.

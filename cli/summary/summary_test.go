@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"robotsproxy/proxy/decision"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/sealed"
 )
 
@@ -30,8 +31,8 @@ func TestDecisions(t *testing.T) {
 	}{
 		{"allowed", decision.Decision{Judgment: decision.Allowed, Reason: decision.ByRule, Rule: "Allow: /", Line: 2}, Requests{}, "0 refused", ""},
 		{"allowed and broken off", decision.Decision{Judgment: decision.Allowed, Error: "connection reset"}, Requests{BrokenOff: 1}, "0 refused, 1 broken off or not answered", ""},
-		{"paced", decision.Decision{Judgment: decision.Allowed, PacedMS: 61_400}, Requests{Paced: 1, PacedMS: 61_400}, "0 refused, 1 paced (1m1s in all)", ""},
-		{"paced for an instant", decision.Decision{Judgment: decision.Allowed, PacedMS: 3}, Requests{Paced: 1, PacedMS: 3}, "0 refused", ""},
+		{"paced", decision.Decision{Judgment: decision.Allowed, PacedMS: 61_400, PacedBy: "crawl_delay"}, Requests{Paced: 1, PacedMS: 61_400}, "0 refused, 1 paced (1m1s in all)", ""},
+		{"paced for an instant", decision.Decision{Judgment: decision.Allowed, PacedMS: 3, PacedBy: "crawl_delay"}, Requests{Paced: 1, PacedMS: 3}, "0 refused", ""},
 		{
 			"refused by a rule", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: "Disallow: /a", Line: 3, Refused: true},
 			Requests{Refused: 1, Causes: []Cause{{about{shop, true, decision.ByRule, "Disallow: /a", 3, "Disallow: /a (line 3)"}, 1}}},
@@ -78,17 +79,84 @@ func TestDecisions(t *testing.T) {
 			if test.want.Causes == nil {
 				test.want.Causes = []Cause{}
 			}
+			test.want.Failures, test.want.Delays = []Failure{}, []Delay{}
+			if test.want.BrokenOff > 0 {
+				test.want.Failures = []Failure{{shop, test.decision.Error, 1}}
+			}
+			if test.want.Paced > 0 {
+				test.want.Delays = []Delay{{shop, pace.ByCrawlDelay, 1, test.want.PacedMS}}
+			}
 			if !reflect.DeepEqual(s.Requests, test.want) {
 				t.Errorf("got  %+v,\nwant %+v", s.Requests, test.want)
 			}
-			want := "robotsproxy: 1 request, " + test.line + "\n"
+			want := ""
 			if test.cause != "" {
-				want += "robotsproxy:       " + test.cause + "\n"
+				want = "robotsproxy:       " + test.cause + "\n"
 			}
+			if test.want.BrokenOff > 0 {
+				want += "robotsproxy:       1 failed   " + shop + "  connection reset\n"
+			}
+			if test.want.PacedMS > 1000 {
+				want += "robotsproxy:       1 paced    " + shop + "  waited 1m1s in all: the Crawl-delay of its robots.txt\n"
+			}
+			want += "robotsproxy: 1 request, " + test.line + "\n"
 			if got := text(s); got != want {
 				t.Errorf("got the text\n%swant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// Sites that fail and sites that have delays are counted for themselves, whatever their number.
+func TestFailuresAndDelaysAreBounded(t *testing.T) {
+	var c Counter
+	for i := range maxCauses + 10 {
+		for range 1 + i%2 {
+			c.Add(decision.Decision{Origin: fmt.Sprintf("https://%d.example", i), Judgment: decision.Allowed, PacedMS: 2000, PacedBy: "delay", Error: strings.Repeat("é", maxText)})
+		}
+	}
+	s := New(time.Now())
+	s.Requests = c.Requests()
+	if len(s.Failures) != maxCauses || len(s.Delays) != maxCauses || s.Failures[0].Requests != 2 || s.Delays[0].PacedMS != 4000 {
+		t.Errorf("%d failures, %d delays; the first are %+v, %+v", len(s.Failures), len(s.Delays), s.Failures[0], s.Delays[0])
+	}
+	got := text(s)
+	if strings.Count(got, " failed   ") != maxSites || strings.Count(got, ": the configuration's delay between two requests (pace)\n") != maxSites {
+		t.Errorf("the text is\n%s", got)
+	}
+}
+
+// What browsers ask for by themselves stands apart from what the command was run for.
+func TestBrowsersThatCallHome(t *testing.T) {
+	var c Counter
+	for _, origin := range []string{"https://update.googleapis.com", "https://aus5.mozilla.org:8443", "https://normandy.cdn.mozilla.net", "https://update.googleapis.com.example", shop} {
+		c.Add(decision.Decision{Origin: origin, Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: "Disallow: /", Line: 2, Refused: true})
+	}
+	s := New(time.Now())
+	s.Requests = c.Requests()
+	want := "robotsproxy:       1 refused  " + shop + "  Disallow: / (line 2)\n" +
+		"robotsproxy:       1 refused  https://update.googleapis.com.example  Disallow: / (line 2)\n" +
+		"robotsproxy:       3 refused that the browser sent by itself, to aus5.mozilla.org normandy.cdn.mozilla.net update.googleapis.com\n" +
+		"robotsproxy: 5 requests, 5 refused\n"
+	if got := text(s); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// One line says why nothing was asked for.
+func TestNothingWasAskedFor(t *testing.T) {
+	const advice = "the command sent no request"
+	for want, change := range map[string]func(*Summary){
+		"sent no request through the proxy": func(*Summary) {},
+		"not judged, because of no_proxy":   func(s *Summary) { s.NoProxy.Hosts = []string{"localhost"} },
+		"does not seem to trust":            func(s *Summary) { s.Distrusted = []string{"example.com"} },
+		"0 requests, 0 refused":             func(s *Summary) { s.Inner = true }, // the outer run says it
+	} {
+		s := New(time.Now())
+		change(s)
+		if got := text(s); !strings.Contains(got, want) || strings.Contains(got, advice) != strings.Contains(want, "sent no request") {
+			t.Errorf("want %q in\n%s", want, got)
+		}
 	}
 }
 
@@ -123,7 +191,11 @@ func TestCausesAreBounded(t *testing.T) {
 			t.Fatalf("a cause is %+v", cause)
 		}
 	}
-	if got := text(s); !strings.Contains(got, "robotsproxy:     500 more, by other rules or of other sites\n") {
+	got := text(s)
+	if shown := strings.Count(got, " refused  "); shown != maxShownCauses {
+		t.Errorf("%d causes have a line", shown)
+	}
+	if !strings.Contains(got, "robotsproxy:   10480 more, by more than 9980 other rules or sites; --log-file FILE has all\n") {
 		t.Errorf("the text does not tell of the others; its end is %q", got[len(got)-200:])
 	}
 }
@@ -197,7 +269,7 @@ func TestEmptySummary(t *testing.T) {
 	s.End(start.Add(time.Second), 125, 0, nil)
 	want := `{"started_at":"2026-01-02T02:04:05.006Z","ended_at":"2026-01-02T02:04:06.006Z","exit_code":125,` +
 		`"requests":0,"refused":0,"refused_by_preference":0,"refused_late":0,"would_refuse":0,"would_refuse_by_preference":0,"broken_off":0,"paced":0,"paced_ms":0,` +
-		`"causes":[],"other_causes":0,"distrusted":[],"no_proxy":{"hosts":[],"judged":false},"sealed":null}` + "\n"
+		`"causes":[],"other_causes":0,"failures":[],"delays":[],"distrusted":[],"no_proxy":{"hosts":[],"judged":false},"sealed":null}` + "\n"
 	if got := write(t, s); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}

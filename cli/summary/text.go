@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"robotsproxy/internal/clientsetup"
 	"robotsproxy/internal/printable"
+	"robotsproxy/proxy/pace"
 	"robotsproxy/proxy/sealed"
 )
 
@@ -19,34 +22,99 @@ const (
 	// minPaced is how long, in all, requests must have waited for their turns to be worth a
 	// mention.
 	minPaced = time.Second
+	// maxShownCauses is how many causes have a line.
+	maxShownCauses = 20
+	// maxSites is how many sites that failed, and how many that were paced, have a line.
+	maxSites = 5
 )
 
-// Print writes a line with the totals, then one for each cause, the most frequent first,
-// and then what is known of the connections that were not judged.
+// Print writes a line for each cause, failure and delay, the most frequent first, then what is
+// known of the connections that were not judged, and at last a line with the totals.
 func (s *Summary) Print(w io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(w, "robotsproxy: "+format+"\n", args...) }
-	line("%s", strings.Join(s.totals(), ", "))
-	if len(s.Distrusted) > 0 {
+	s.printCauses(line)
+	for _, f := range s.Failures[:min(len(s.Failures), maxSites)] {
+		line("%7d failed   %s  %s", f.Requests, f.Origin, printable.Line(f.Error))
+	}
+	for _, d := range s.Delays[:min(len(s.Delays), maxSites)] {
+		if waited := d.waited(); waited >= minPaced {
+			line("%7d paced    %s  waited %v in all%s", d.Requests, d.Origin, waited.Round(time.Second), d.why())
+		}
+	}
+	if s.Sealed != nil {
+		s.printSealed(line)
+	}
+	if s.Sealable && !s.Inner {
+		line("what went past the proxy was not seen; run --sealed leaves no way past it")
+	}
+	switch {
+	case len(s.Distrusted) > 0:
 		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(s.Distrusted, maxDistrusted))
-	} else if s.Total == 0 && s.Sealed == nil {
+	case s.Total == 0 && s.Sealed == nil && len(s.NoProxy.Hosts) == 0 && !s.Inner: // else another line says why
 		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
 	}
+	line("%s", strings.Join(s.totals(), ", "))
+}
+
+// printCauses writes the most frequent causes, and how many others there are. Those of what
+// browsers ask for by themselves are one line: they are not what the command was run for.
+func (s *Summary) printCauses(line func(format string, args ...any)) {
+	var own []Cause
+	var home []string // hosts
+	homeRequests := 0
 	for _, c := range s.Causes {
+		host, calls := clientsetup.CallsHome(c.Origin)
+		if !calls {
+			own = append(own, c)
+			continue
+		}
+		homeRequests += c.Requests
+		if !slices.Contains(home, host) {
+			home = append(home, host)
+		}
+	}
+	shown := own[:min(len(own), maxShownCauses)]
+	for _, c := range shown {
 		verb := "refused"
 		if !c.Refused {
 			verb = "reported"
 		}
 		line("%7d %s  %s  %s", c.Requests, verb, c.Origin, printable.Line(c.Why))
 	}
-	if s.OtherCauses > 0 {
-		line("%7d more, by other rules or of other sites", s.OtherCauses)
+	if more := len(own) - len(shown); more > 0 || s.OtherCauses > 0 {
+		requests := s.OtherCauses
+		for _, c := range own[len(shown):] {
+			requests += c.Requests
+		}
+		line("%7d more, by %s; --log-file FILE has all", requests, atLeast(more, s.OtherCauses > 0))
 	}
-	if s.Sealed != nil {
-		s.printSealed(line)
+	if homeRequests > 0 {
+		line("%7d refused that the browser sent by itself, to %s", homeRequests, first(home, maxDistrusted))
 	}
-	if s.Sealable {
-		line("what went past the proxy was not seen; run --sealed leaves no way past it")
+}
+
+// atLeast counts rules and sites, of which there may be others that were not counted.
+func atLeast(n int, more bool) string {
+	switch {
+	case n == 0:
+		return "other rules or of other sites"
+	case more:
+		return fmt.Sprintf("more than %d other rules or sites", n)
 	}
+	return count(n, "other rule or site")
+}
+
+func (d *Delay) waited() time.Duration { return time.Duration(d.PacedMS) * time.Millisecond }
+
+// why says whose delay it was, to stand after the time.
+func (d *Delay) why() string {
+	switch d.By {
+	case "":
+		return ""
+	case pace.ByDelay:
+		return ": the configuration's delay between two requests (pace)"
+	}
+	return ": " + d.By.Phrase()
 }
 
 // totals are the parts of the first line.

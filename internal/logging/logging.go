@@ -50,11 +50,16 @@ func (f *Format) UnmarshalText(text []byte) error {
 	return enum.Unmarshal(f, text, "auto", "json", "console")
 }
 
-// Open opens the log that opts describe, on stderr if they name no file. It changes two
+// Show returns a line of the log, in JSON, as people read it on a terminal, without a line feed.
+// It returns false for lines that it does not know. details says whether they want to see all.
+type Show func(line []byte, colour, details bool) (text string, ok bool)
+
+// Open opens the log that opts describe, on stderr if they name no file. In the console format,
+// show writes the lines that it knows. Open changes two
 // things of the whole process: the level of all logs, and the standard library's logger,
 // whose lines go to this log at level debug. Callers must close the writer after the last
 // line.
-func Open(opts Options, stderr io.Writer) (zerolog.Logger, *Writer, error) {
+func Open(opts Options, stderr io.Writer, show Show) (zerolog.Logger, *Writer, error) {
 	SetLevel(opts.Level)
 	var notice bytes.Buffer
 	var notices zerolog.Logger
@@ -67,13 +72,15 @@ func Open(opts Options, stderr io.Writer) (zerolog.Logger, *Writer, error) {
 		return zerolog.Logger{}, nil, err
 	}
 	terminal := isTerminal(writer.out)
+	writer.console = opts.Format == "console" || opts.Format == "auto" && terminal
+	colour := terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	logger := func(out zerolog.LevelWriter) zerolog.Logger {
 		formatted := io.Writer(printableWriter{out})
-		if opts.Format == "console" || opts.Format == "auto" && terminal {
-			formatted = zerolog.ConsoleWriter{
-				Out: formatted, TimeFormat: "15:04:05", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
+		if writer.console {
+			formatted = consoleWriter{zerolog.ConsoleWriter{
+				Out: formatted, TimeFormat: "15:04:05", NoColor: !colour,
 				FormatPrepare: escapeMessage,
-			}
+			}, show}
 		}
 		return zerolog.New(formatted).With().Timestamp().Logger()
 	}
@@ -83,6 +90,21 @@ func Open(opts Options, stderr io.Writer) (zerolog.Logger, *Writer, error) {
 	log.SetFlags(0)
 	log.SetOutput(debugWriter{l})
 	return l, writer, nil
+}
+
+// consoleWriter writes lines for people.
+type consoleWriter struct {
+	zerolog.ConsoleWriter
+	show Show
+}
+
+func (w consoleWriter) Write(line []byte) (int, error) {
+	text, ok := w.show(line, !w.NoColor, zerolog.GlobalLevel() <= zerolog.DebugLevel)
+	if !ok {
+		return w.ConsoleWriter.Write(line)
+	}
+	_, err := io.WriteString(w.Out, text+"\n")
+	return len(line), err
 }
 
 // escapeMessage makes the message of a line safe for a terminal. In all other fields the

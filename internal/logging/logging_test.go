@@ -16,7 +16,7 @@ func TestLogIsSafeToShow(t *testing.T) {
 			var stderr bytes.Buffer
 			opts := Defaults()
 			opts.Format, opts.File = Format(format), file
-			log, closer, err := Open(opts, &stderr)
+			log, closer, err := Open(opts, &stderr, func([]byte, bool, bool) (string, bool) { return "", false })
 			must(t, err)
 			log.Warn().Str("url", foreign).Strs("urls", []string{foreign}).Err(fmt.Errorf("%s", foreign)).Msg("left: " + foreign)
 			must(t, closer.Close())

@@ -22,10 +22,11 @@ import (
 // those of the next 10 ms together. Warnings and errors don't wait. Lines are never split
 // or reordered.
 type Writer struct {
-	name   string                // of the file; "" for standard error
-	notice func(lost int) []byte // makes the line about lost lines
-	more   chan struct{}         // signals that there are lines, or a file to change to
-	now    chan struct{}         // signals that the lines don't wait for the interval to end
+	name    string                // of the file; "" for standard error
+	console bool                  // see Console
+	notice  func(lost int) []byte // makes the line about lost lines
+	more    chan struct{}         // signals that there are lines, or a file to change to
+	now     chan struct{}         // signals that the lines don't wait for the interval to end
 
 	closing chan struct{}
 	closed  chan struct{} // closed when all lines are written
@@ -118,6 +119,9 @@ func (w *Writer) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 
 // Write takes one line that has no level, like WriteLevel.
 func (w *Writer) Write(line []byte) (int, error) { return w.WriteLevel(zerolog.NoLevel, line) }
+
+// Console reports whether lines are written for people, not in JSON.
+func (w *Writer) Console() bool { return w.console }
 
 // Lost returns how many lines have been dropped so far.
 func (w *Writer) Lost() uint64 { return w.dropped.Load() }

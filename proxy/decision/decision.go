@@ -42,6 +42,7 @@ type Decision struct {
 	DurationMS   float64    `json:"duration_ms"`
 	WaitMS       float64    `json:"wait_ms"`
 	PacedMS      int64      `json:"paced_ms,omitempty"` // of WaitMS, whole milliseconds for its turn
+	PacedBy      string     `json:"paced_by,omitempty"` // what it waited for then, as the pacer names it
 	Error        string     `json:"error,omitempty"`    // why the origin gave no response, or only a part of it
 
 	OverrideReason string `json:"override_reason,omitempty"` // of the override that decided

@@ -16,6 +16,21 @@ const (
 	Priced     Edge = "priced"     // 402: it wants to be paid
 )
 
+// Phrase says in a few words what the origin does. price is what it names, if any.
+func (e Edge) Phrase(price string) string {
+	switch {
+	case e == Challenged:
+		return "the site wants to see a browser"
+	case e == TurnedAway:
+		return "the site itself refuses it"
+	case e == Priced && price != "":
+		return "the site wants to be paid: " + price
+	case e == Priced:
+		return "the site wants to be paid"
+	}
+	return ""
+}
+
 // edges are all but the zero value.
 var edges = []Edge{Challenged, TurnedAway, Priced}
 

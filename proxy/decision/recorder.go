@@ -169,6 +169,9 @@ func (r *Recorder) Record(d *Decision, took time.Duration, shown LogFilter) {
 	}
 }
 
+// message is the message of a decision's line in the log.
+const message = "request"
+
 // write writes the log line.
 func (r *Recorder) write(d *Decision) {
 	line := r.log.Info().
@@ -183,6 +186,9 @@ func (r *Recorder) write(d *Decision) {
 		if value != "" {
 			line.Str(key, value)
 		}
+	}
+	if d.Refused {
+		line.Bool("refused", true)
 	}
 	stated("door", d.Door)
 	if d.Rule != "" {
@@ -205,12 +211,13 @@ func (r *Recorder) write(d *Decision) {
 	stated("error", d.Error)
 	if d.PacedMS > 0 {
 		line.Int64("paced_ms", d.PacedMS)
+		stated("paced_by", d.PacedBy)
 	}
 	line.Int("status", d.Status).
 		Int64("bytes", d.Bytes).
 		Float64("duration_ms", d.DurationMS).
 		Float64("wait_ms", d.WaitMS).
-		Msg("request")
+		Msg(message)
 }
 
 // Milliseconds returns d as decisions state it, to the microsecond.

@@ -194,6 +194,9 @@ func (a *Admission) Done(status int, bytes int64, failure error) {
 		WaitMS:       decision.Milliseconds(a.waited),
 		PacedMS:      a.queued.Milliseconds(),
 	}
+	if d.PacedMS > 0 {
+		d.PacedBy = string(a.permit.Waited())
+	}
 	d.Preference, d.PreferenceLine, d.WouldRefuse = a.Preference, a.PreferenceLine, a.WouldRefuse
 	d.Edge, d.Price = a.edge, a.price
 	d.OverrideReason, d.OverrideBy = a.OverrideReason, a.OverrideBy

@@ -44,6 +44,8 @@ type waiter struct {
 	delay   time.Duration // from its start to the next
 	arrived time.Time
 	maxWait time.Duration
+	stated  bool        // delay is what the robots.txt states
+	waited  Holder      // for what, when it came; "": it has not waited
 	slot    *fleet.Turn // in the fleet; nil: it has none
 
 	lane    *lane
@@ -91,6 +93,11 @@ func (p *Pacer) join(r *Request, w *waiter) {
 		l.add(w)
 	}
 	l.run()
+	if w.at != nil && w.waited == "" {
+		if w.waited = s.heldNow(p.now()); w.waited == ByDelay && w.stated {
+			w.waited = ByCrawlDelay
+		}
+	}
 }
 
 // leave removes a request from its lane. If it has just started, or is late already, it

@@ -95,6 +95,11 @@ func (o *Options) delay(r *Request) time.Duration {
 	return max(delay, o.MinDelay)
 }
 
+// states reports whether that delay is the one that the request's robots.txt states.
+func (o *Options) states(r *Request) bool {
+	return r.Stated && o.CrawlDelay && min(r.Delay, o.MaxCrawlDelay) >= o.MinDelay
+}
+
 // paces reports whether requests are spaced or counted. stated says whether their robots.txt
 // states a delay.
 func (o *Options) paces(stated bool) bool {

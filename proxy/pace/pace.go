@@ -134,6 +134,14 @@ func (p *Pacer) Paces(stated bool) bool { return p.opts.Load().paces(stated) }
 // counted or reported.
 type Permit struct{ waiter *waiter }
 
+// Waited says what the request had to wait for when it came; "" if it started at once.
+func (p Permit) Waited() Holder {
+	if p.waiter == nil {
+		return ""
+	}
+	return p.waiter.waited
+}
+
 // Release ends the request, so that the next one may start. Callers of Wait must call it once.
 func (p Permit) Release() {
 	if p.waiter == nil {
@@ -164,7 +172,7 @@ func (p *Pacer) Wait(ctx context.Context, r Request) (Permit, error) {
 	if delay == 0 && !opts.counts() && !p.busy(opts, &r) {
 		return Permit{}, nil
 	}
-	w := &waiter{maxWait: opts.MaxWait, turn: make(chan error, 1)}
+	w := &waiter{maxWait: opts.MaxWait, turn: make(chan error, 1), stated: opts.states(&r)}
 	err := p.wait(ctx, opts, &r, delay, w)
 	for err == nil && p.fleet != nil && opts.asksFleet() && !p.confirm(opts, &r, w) {
 		err = p.wait(ctx, opts, &r, delay, w)
@@ -347,9 +355,10 @@ const (
 	ByBackOff    Holder = "back_off"    // it has failed several times in a row
 	ByMaxPerDay  Holder = "max_per_day" // as many requests as may have started in the last 24 hours
 
-	// Those of a [Wait] alone:
+	// Those of a request that waits, and never of a [Hold]:
 
 	ByDelay       Holder = "delay"         // the delay after the request before
+	ByCrawlDelay  Holder = "crawl_delay"   // the same, and the site's robots.txt states it; only of [Permit.Waited]
 	ByMaxInFlight Holder = "max_in_flight" // as many requests as may are in flight
 )
 
@@ -365,6 +374,12 @@ func (h Holder) Phrase() string {
 		return "the origin has failed several times in a row"
 	case ByMaxPerDay:
 		return "pace.max_per_day requests have started in 24 hours"
+	case ByDelay:
+		return "the delay between two requests"
+	case ByCrawlDelay:
+		return "the Crawl-delay of its robots.txt"
+	case ByMaxInFlight:
+		return "pace.max_in_flight requests at once"
 	}
 	return "not held"
 }

@@ -74,21 +74,34 @@ func (s *site) wait(now time.Time) (w Wait, held bool) {
 		last := l.waiters.Back().Value.(*waiter)
 		w.LastTurn = later(w.LastTurn, later(l.due(last, time.Time{}), due.Add(l.delays-last.delay)))
 	}
-	switch {
-	case s.held.After(now):
-		w.Until, w.By = s.held, s.heldBy
-	case w.Waiting == 0:
+	held = s.held.After(now)
+	if !held && w.Waiting == 0 {
 		return w, false
-	case s.probe != nil:
-		w.Until, w.By = time.Time{}, ByBackOff
-	case len(s.stalled) > 0:
-		w.Until, w.By = time.Time{}, ByMaxInFlight
-	default:
-		w.By = ByDelay
+	}
+	w.By = s.heldNow(now)
+	switch {
+	case held:
+		w.Until = s.held
+	case w.By != ByDelay:
+		w.Until = time.Time{}
 	}
 	if w.By == ByBackOff && s.probe != nil || w.By == ByMaxInFlight {
 		w.NextTurn, w.LastTurn = time.Time{}, time.Time{}
 	}
 	w.Until, w.NextTurn, w.LastTurn = w.Until.UTC(), w.NextTurn.UTC(), w.LastTurn.UTC()
 	return w, true
+}
+
+// heldNow returns what a request of the site that does not start now waits for. It must be
+// called with the pacer's lock held.
+func (s *site) heldNow(now time.Time) Holder {
+	switch {
+	case s.held.After(now):
+		return s.heldBy
+	case s.probe != nil:
+		return ByBackOff
+	case len(s.stalled) > 0:
+		return ByMaxInFlight
+	}
+	return ByDelay
 }

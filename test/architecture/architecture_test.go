@@ -47,10 +47,12 @@ var arrows = map[string]map[string]string{
 		"proxy/sign": "keys sign archives",
 	},
 	"cli/summary": {
-		"internal/printable": "it shows what sites and clients wrote",
-		"internal/wholefile": "its file is there whole or not at all",
-		"proxy/decision":     "it counts decisions",
-		"proxy/sealed":       "what became of the connections of a sealed command",
+		"internal/clientsetup": "tells what browsers ask for by themselves from what the command was run for",
+		"internal/printable":   "it shows what sites and clients wrote",
+		"internal/wholefile":   "its file is there whole or not at all",
+		"proxy/decision":       "it counts decisions",
+		"proxy/pace":           "says in its words whose delays requests waited for",
+		"proxy/sealed":         "what became of the connections of a sealed command",
 	},
 	"cli/trial": {
 		"internal/build":     "its requests name the version",

@@ -15,6 +15,30 @@ import (
 	"robotsproxy/internal/logtest"
 )
 
+// On a terminal, serve says where its dashboard is, and shows a decision in a line.
+func TestServeInATerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := newOrigin(t, "http", shop(), nil)
+	master, slave := openTerminal(t)
+	serve := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir", w.dir)
+	serve.Env = []string{"HOME=" + w.dir, "NO_COLOR=1"}
+	serve.Stderr = slave
+	must(t, serve.Start())
+	slave.Close()
+	out := readTerminal(master)
+	awaitText(t, out, "the dashboard is at http://127.0.0.1:")
+	_, listen, _ := strings.Cut(out.String(), " listen=")
+	listen, _, _ = strings.Cut(listen, " ")
+	awaitText(t, out, `to point a shell's programs here: eval "$(robotsproxy env --data-dir '`+w.dir+`' --listen `+listen+`)"`+"\r\n")
+	curl := exec.Command("curl", "-s", "-o", os.DevNull, "-x", listen, "-A", "AcmeBot/1.0", o.URL+"/checkout/", o.URL+"/products/1")
+	must(t, curl.Run())
+	awaitText(t, out, " ✗ 403 GET "+o.URL+"/checkout/  Disallow: /checkout/ (line 4)  AcmeBot\r\n")
+	awaitText(t, out, " ✓ 200 GET "+o.URL+"/products/1  no rule matches  AcmeBot\r\n")
+	must(t, serve.Process.Signal(syscall.SIGTERM))
+	must(t, serve.Wait())
+}
+
 // Requests are answered even if nobody reads the log.
 func TestLogThatNobodyReads(t *testing.T) {
 	t.Parallel()

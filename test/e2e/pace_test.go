@@ -416,6 +416,31 @@ func TestFleetSurvivesRedis(t *testing.T) {
 	}
 }
 
+// What requests of a command wait for is said while they do, and whose delay it was at the end.
+func TestRunSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	site := newOrigin(t, "http", says("User-agent: *\nCrawl-delay: 8\n"), nil)
+	pages := []string{site.URL + "/1", site.URL + "/2"}
+	e, quiet := w.errand(nil, curlCommand(pages...)...), w.errand(nil, append([]string{"--quiet"}, curlCommand(pages...)...)...)
+	must(t, quiet.Start())
+	if got := e.must(t); got != "200 200 " {
+		t.Errorf("statuses %s", got)
+	}
+	must(t, quiet.Wait())
+	for _, want := range []string{
+		"robotsproxy: 1 request to " + site.URL + " waits: the delay between two requests; the next one starts in ",
+		"robotsproxy:       1 paced    " + site.URL + "  waited 8s in all: the Crawl-delay of its robots.txt\n",
+	} {
+		if !strings.Contains(e.err.String(), want) {
+			t.Errorf("no %q in\n%s", want, &e.err)
+		}
+	}
+	if quiet.err.Len() > 0 {
+		t.Errorf("with --quiet it says\n%s", &quiet.err)
+	}
+}
+
 func TestRunTakesTurns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "pace: {max_wait: 1s}")
@@ -424,7 +449,7 @@ func TestRunTakesTurns(t *testing.T) {
 	if got := e.must(t); got != "200 429 " {
 		t.Errorf("statuses %s", got)
 	}
-	want := "robotsproxy: 2 requests, 1 refused\nrobotsproxy:       1 refused  " + site.URL + "  its turn would have come after pace.max_wait\n" + notSealedLine()
+	want := "robotsproxy:       1 refused  " + site.URL + "  its turn would have come after pace.max_wait\n" + notSealedLine() + "robotsproxy: 2 requests, 1 refused\n"
 	if e.err.String() != want {
 		t.Errorf("the summary is\n%s", &e.err)
 	}

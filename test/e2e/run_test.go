@@ -100,9 +100,9 @@ func TestRunObeys(t *testing.T) {
 	if got := e.must(t); got != "200 403 200 403 403 " {
 		t.Errorf("statuses %s", got)
 	}
-	want := fmt.Sprintf("robotsproxy: 5 requests, 3 refused\n"+
-		"robotsproxy:       2 refused  %s  Disallow: /checkout/ (line 4)\n"+
-		"robotsproxy:       1 refused  %s  Disallow: /checkout/ (line 4)\n", secure.URL, plain.URL) + notSealedLine()
+	want := fmt.Sprintf("robotsproxy:       2 refused  %s  Disallow: /checkout/ (line 4)\n"+
+		"robotsproxy:       1 refused  %s  Disallow: /checkout/ (line 4)\n", secure.URL, plain.URL) +
+		notSealedLine() + "robotsproxy: 5 requests, 3 refused\n"
 	if e.err.String() != want {
 		t.Errorf("the summary is\n%swant\n%s", &e.err, want)
 	}
@@ -190,8 +190,8 @@ func TestRunReports(t *testing.T) {
 	if got := e.must(t); got != "200 " {
 		t.Errorf("status %s", got)
 	}
-	want := "robotsproxy: 1 request, 0 refused, 1 let through that robots.txt disallows (mode report)\n" +
-		"robotsproxy:       1 reported  " + o.URL + "  Disallow: /checkout/ (line 4)\n" + notSealedLine()
+	want := "robotsproxy:       1 reported  " + o.URL + "  Disallow: /checkout/ (line 4)\n" + notSealedLine() +
+		"robotsproxy: 1 request, 0 refused, 1 let through that robots.txt disallows (mode report)\n"
 	if e.err.String() != want {
 		t.Errorf("the summary is\n%s", &e.err)
 	}
@@ -252,17 +252,7 @@ func TestRunInATerminal(t *testing.T) {
 		e.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		must(t, e.Start())
 		slave.Close()
-		out := &logLines{}
-		go func() {
-			piece := make([]byte, 1024)
-			for {
-				n, err := master.Read(piece)
-				if err != nil {
-					return
-				}
-				out.Write(piece[:n])
-			}
-		}()
+		out := readTerminal(master)
 		awaitText(t, out, "ready")
 		_, err := master.Write([]byte{3})
 		must(t, err)
@@ -542,6 +532,22 @@ func awaitText(t *testing.T, out *logLines, text string) {
 			t.Fatalf("no %q; the program wrote %q", text, got)
 		}
 	}
+}
+
+// readTerminal has what is written to a terminal.
+func readTerminal(master *os.File) *logLines {
+	out := &logLines{}
+	go func() {
+		piece := make([]byte, 1024)
+		for {
+			n, err := master.Read(piece)
+			if err != nil {
+				return
+			}
+			out.Write(piece[:n])
+		}
+	}()
+	return out
 }
 
 // openTerminal opens both ends of a new pseudoterminal.

@@ -95,7 +95,7 @@ func TestSealedCommandObeys(t *testing.T) {
 		if got, want := e.must(t), strings.Repeat("200 403 ", len(urls)); got != want {
 			t.Errorf("user %d: statuses\n%s, want\n%s\n%s", uid, got, want, &e.err)
 		}
-		if want := fmt.Sprintf("robotsproxy: %d requests, %d refused\n", len(pages), len(urls)); !strings.HasPrefix(e.err.String(), want) {
+		if want := fmt.Sprintf("robotsproxy: %d requests, %d refused\n", len(pages), len(urls)); !strings.HasSuffix(e.err.String(), want) {
 			t.Errorf("the summary is\n%s", &e.err)
 		}
 		for _, target := range []string{"192.0.2.1 80", "192.0.2.1 7654", "2001:db8::1 8080", "2001:db8::1 7654", "shop.example.com 80", "dns.example.com 7654"} {
@@ -138,7 +138,7 @@ func TestSealedCommandWithVariables(t *testing.T) {
 		t.Errorf("with no_proxy: statuses %s", got)
 	}
 	want := "robotsproxy: hosts in no_proxy were judged like all others: shop.example.com; --allow HOST:PORT lets a destination pass\n"
-	if !strings.Contains(e.err.String(), want) || !strings.HasPrefix(e.err.String(), "robotsproxy: 4 requests, 2 refused\n") {
+	if !strings.Contains(e.err.String(), want) || !strings.HasSuffix(e.err.String(), "robotsproxy: 4 requests, 2 refused\n") {
 		t.Errorf("the summary is\n%s", &e.err)
 	}
 	e = w.sealed([]string{"no_proxy=shop.example.com"}, append([]string{"--allow", "shop.example.com:80"}, curlCommand(urls[:4]...)...)...)

@@ -59,7 +59,7 @@ func TestSummaryFile(t *testing.T) {
 			t.Errorf("got causes  %v,\nwant %v", got["causes"], wantCauses)
 		}
 		got.want(t, "exit_code", 0, "signal", nil, "error", nil, "requests", 6, "refused", 3, "refused_by_preference", 0, "refused_late", 0,
-			"would_refuse", 1, "would_refuse_by_preference", 1, "broken_off", 0, "other_causes", 0, "distrusted", []any{},
+			"would_refuse", 1, "would_refuse_by_preference", 1, "broken_off", 0, "other_causes", 0, "failures", []any{}, "delays", []any{}, "distrusted", []any{},
 			"no_proxy", map[string]any{"hosts": []any{".corp.test"}, "judged": env != nil})
 		if (got["sealed"] != nil) != (env != nil) {
 			t.Errorf("sealed is %v", got["sealed"])
@@ -70,7 +70,7 @@ func TestSummaryFile(t *testing.T) {
 				t.Errorf("%s is %v: %v", member, got[member], err)
 			}
 		}
-		if !strings.HasPrefix(e.err.String(), "robotsproxy: 6 requests, 3 refused, 1 let through whose use the site refuses (mode report)") {
+		if !strings.Contains(e.err.String(), "\nrobotsproxy: 6 requests, 3 refused, 1 let through whose use the site refuses (mode report)") {
 			t.Errorf("the text is\n%s", &e.err)
 		}
 	})
