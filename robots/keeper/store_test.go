@@ -41,6 +41,7 @@ func TestBrokenStoreIsLoggedOnce(t *testing.T) {
 		broken.unwritable.Store(true)
 		time.Sleep(day)
 		w.ask()
+		time.Sleep(time.Second) // until it is written
 		if n := w.logged("disk"); n != 2 {
 			t.Errorf("logged %d times:\n%s", n, w.log)
 		}

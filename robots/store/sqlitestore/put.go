@@ -52,12 +52,15 @@ func (s *Store) putRecords(ctx context.Context, db *dbfile.Database, recs []stor
 		return err
 	}
 	defer tx.Rollback()
+	ids := make(map[string]int64) // of the texts, by SHA-256
 	for _, rec := range recs {
-		textID, err := s.putText(ctx, db, tx, rec, packed[rec.SHA256])
-		if err != nil {
-			return err
+		textID, is := ids[rec.SHA256]
+		if !is {
+			if textID, err = s.putText(ctx, db, tx, rec, packed[rec.SHA256]); err != nil {
+				return err
+			}
+			ids[rec.SHA256] = textID
 		}
-		packed[rec.SHA256] = nil
 		if err := s.putRecord(ctx, db, tx, rec, textID); err != nil {
 			return err
 		}
@@ -128,14 +131,14 @@ INSERT INTO versions (origin, text_id, status, first_seen, last_seen) VALUES (?1
 ON CONFLICT DO UPDATE SET
 	first_seen = min(first_seen, excluded.first_seen),
 	last_seen = max(min(last_seen, ?5), excluded.last_seen)
-RETURNING first_seen = last_seen`
+RETURNING first_seen = last_seen AND (SELECT count(*) FROM versions AS known WHERE known.origin = ?1) > ?6`
 	note, err := db.Prepare(ctx, tx, seen)
 	if err != nil {
 		return err
 	}
-	var first bool
-	err = note.QueryRowContext(ctx, rec.Origin, textID, rec.Status, encoding.Milliseconds(rec.FetchedAt), encoding.Milliseconds(now)).Scan(&first)
-	if err != nil || !first {
+	var tooMany bool
+	err = note.QueryRowContext(ctx, rec.Origin, textID, rec.Status, encoding.Milliseconds(rec.FetchedAt), encoding.Milliseconds(now), store.MaxVersions).Scan(&tooMany)
+	if err != nil || !tooMany {
 		return err
 	}
 	return dropOldest(ctx, db, tx, rec.Origin)

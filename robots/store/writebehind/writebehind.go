@@ -30,8 +30,8 @@ import (
 const (
 	// maxPending is two batches: one that is being written, and the next. It bounds what a
 	// killed process loses of what has decided requests while the store works: these records,
-	// and one for each fetch that had room when it began. A record waits for no timer: a batch
-	// is written as soon as the last one has been.
+	// and one for each fetch that had room when it began. A record waits for gatherFor at most
+	// before the write of its batch begins, unless the last one takes longer.
 	maxPending = 2 * writeBatch
 	// maxPendingBytes are few enough to be held in memory while the store fails.
 	maxPendingBytes = 8 << 20
@@ -68,6 +68,7 @@ type Store struct {
 	ctx     context.Context // ends writing
 	cancel  context.CancelFunc
 	added   chan struct{} // has a value after a Put
+	full    chan struct{} // has a value after a Put that left a batch
 	closing chan struct{}
 	closed  sync.Once
 	stopped chan struct{} // closed when nothing more is written
@@ -86,7 +87,7 @@ func New(s store.Store, log zerolog.Logger, to prometheus.Registerer) (*Store, e
 		beneath: s, log: log, metrics: m, pending: store.NewMemory(math.MaxInt64),
 		ctx: ctx, cancel: cancel, writeEnded: make(chan struct{}),
 		writing: make(chan struct{}, 1),
-		added:   make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
+		added:   make(chan struct{}, 1), full: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	w.outage = outage.New(w.logOutage, w.logRecovery)
 	go w.writeAll()
@@ -243,8 +244,16 @@ func (w *Store) Put(rec store.Record) {
 	}
 	w.pending.Put(w.ctx, rec)
 	w.trim()
+	signal(w.added)
+	if w.hasBatch() {
+		signal(w.full)
+	}
+}
+
+// signal leaves a value in c, unless there is one.
+func signal(c chan<- struct{}) {
 	select {
-	case w.added <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

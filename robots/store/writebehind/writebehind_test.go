@@ -243,6 +243,33 @@ func TestLossesAreLoggedAfterAFailure(t *testing.T) {
 	})
 }
 
+// Records that come one after the other are written together, and soon.
+func TestRecordsGatherForABatch(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		const few = 5
+		for i := range few {
+			w.fetched(i)
+			time.Sleep(gatherFor / (2 * few))
+		}
+		synctest.Wait()
+		if n, _ := w.beneath.Held(); n != 0 {
+			t.Errorf("%d of %d are written before the others came", n, few)
+		}
+		time.Sleep(gatherFor)
+		synctest.Wait()
+		if n, _ := w.beneath.Held(); n != few {
+			t.Errorf("%d of %d are written", n, few)
+		}
+		for i := range writeBatch {
+			w.Put(record(few + i))
+		}
+		synctest.Wait()
+		if n, _ := w.beneath.Held(); n != few+writeBatch {
+			t.Errorf("%d are written of a batch that is full", n-few)
+		}
+	})
+}
+
 // An answer that another replaces before the store has it is lost. A failure replaces none.
 func TestReplacedAnswerIsLost(t *testing.T) {
 	inWorld(t, func(s *troubled) { s.unwritable.Store(true) }, func(t *testing.T, w *world) {

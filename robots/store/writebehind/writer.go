@@ -17,6 +17,9 @@ const (
 
 	// writeBatch is how many records are written at once: one transaction in SQLite.
 	writeBatch = 128
+	// gatherFor is how long records gather for a batch that is not full. A transaction costs
+	// as much as many records.
+	gatherFor = 25 * time.Millisecond
 )
 
 // Close writes what is pending, as far as that is possible within five seconds.
@@ -33,28 +36,52 @@ func (w *Store) Close() {
 func (w *Store) writeAll() {
 	defer close(w.stopped)
 	defer w.logLosses()
-	for closing := false; ; {
+	for {
+		closing := w.gather()
 		found, written := w.writeOldest()
 		switch {
-		case !found && closing:
+		case closing && !(found && written):
 			return
-		case !found:
-			select {
-			case <-w.added:
-			case <-w.closing:
-				closing = true
-			}
-		case written:
-		case closing:
-			return
-		default:
+		case found && !written:
 			select {
 			case <-time.After(retryWriteAfter):
 			case <-w.closing:
-				closing = true
 			}
 		}
 	}
+}
+
+// hasBatch reports whether what is pending is to be written at once: it fills a batch, or half
+// of the room.
+func (w *Store) hasBatch() bool {
+	pending, bytes := w.pending.Held()
+	return pending >= writeBatch || bytes >= maxPendingBytes/2
+}
+
+// gather waits for a batch of records, or until gatherFor has passed since there was something
+// to write. It does not wait once the Store is closed, which it reports.
+func (w *Store) gather() (closing bool) {
+	select {
+	case <-w.closing:
+		return true
+	default:
+	}
+	if pending, _ := w.pending.Held(); pending == 0 {
+		select {
+		case <-w.added:
+		case <-w.closing:
+			return true
+		}
+	}
+	if !w.hasBatch() {
+		select {
+		case <-w.full:
+		case <-time.After(gatherFor):
+		case <-w.closing:
+			return true
+		}
+	}
+	return false
 }
 
 // writeOldest writes a batch of pending records, if there are any, and reports whether
