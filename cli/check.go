@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,6 +36,7 @@ type checkFlags struct {
 	content  string // the use of content
 	use      preference.Use
 	robots   string // file; "-" is standard input
+	expect   string // file with the verdicts that are expected; "-" is standard input
 	json     bool
 	fresh    bool
 }
@@ -44,10 +47,19 @@ func checkCommand() *cobra.Command {
 		Use:   "check [flags] URL...",
 		Short: "Say for each URL whether it may be fetched and why",
 		Long: `Say for each URL whether it may be fetched and why, by the live robots.txt or
-by a file. With --purpose, or an identity that declares purposes, also whether the
-site refuses one of them in its robots.txt or tdmrep.json. Exit code: 0 every URL is
-allowed, 1 some URL is disallowed or a purpose refused (in preferences.mode report
-too), 2 a URL, file or flag is bad.`,
+by a file. A URL without a scheme, as in example.com/a, is taken for https; - stands
+for URLs on standard input, one a line. With --purpose, or an identity that declares
+purposes, check also says whether the site refuses one of them in its robots.txt or
+tdmrep.json.
+
+With --expect, check tests a robots.txt: FILE has a row AGENT URL VERDICT for each
+verdict that is expected, allowed or disallowed. check prints the rows whose verdict is
+another and, with --robots, warns of lines of the robots.txt that probably don't do what
+they should.
+
+Exit code: 0 every URL is allowed, or every verdict is as expected, 1 some URL is
+disallowed or a purpose refused (in preferences.mode report too), or some verdict is
+not as expected, 2 a URL, file or flag is bad.`,
 		Example: `  robotsproxy check https://example.com/private/a
   robotsproxy check --agent ExampleBot-Image --agent ExampleBot https://example.com/a.png
   robotsproxy check --agent "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://example.org)" https://example.com/a
@@ -55,8 +67,19 @@ too), 2 a URL, file or flag is bad.`,
   robotsproxy check --agent ExampleBot --purpose search --purpose ai-train https://example.com/a
   robotsproxy check --robots new-robots.txt --agent ExampleBot https://example.com/a
   curl -s https://example.com/robots.txt | robotsproxy check --robots - https://example.com/a
+  robotsproxy check --robots robots.txt --expect verdicts.txt    # in CI
+  robotsproxy check --json - < urls.txt | jq -r 'select(.verdict == "disallowed").url'
   robotsproxy check --json --fresh https://example.com/ | jq .expires_at`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case flags.expect == "" && len(args) == 0:
+				return errors.New("there is no URL to check; name one, or - to read them from standard input")
+			case flags.expect != "" && len(args) > 0:
+				return fmt.Errorf("--expect %s has the URLs; leave out %s", flags.expect, args[0])
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	addSettings(cmd, commonSettings...)
 	cmd.Flags().StringArrayVar(&flags.agents, "agent", nil, "product token of the bot, or its User-Agent; repeat for one bot's tokens, most specific first")
@@ -64,11 +87,18 @@ too), 2 a URL, file or flag is bad.`,
 	cmd.Flags().StringArrayVar(&flags.purposes, "purpose", nil, "what the bot does with pages: search, ai-input or ai-train; may repeat; replaces the identity's")
 	cmd.Flags().StringVar(&flags.content, "content-use", "", "with --purpose, how much of a page is kept: immediate, reference or full")
 	cmd.Flags().StringVar(&flags.robots, "robots", "", "judge by this robots.txt instead of the live one; - is standard input")
+	cmd.Flags().StringVar(&flags.expect, "expect", "", "compare with the verdicts in `FILE`, a table of agent, URL and verdict; - is standard input")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
 	cmd.Flags().BoolVar(&flags.fresh, "fresh", false, "fetch robots.txt and tdmrep.json even if the stored ones are still fresh")
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, urls []string) error {
 		if flags.robots != "" && flags.fresh {
 			return exit{exitUsage, errors.New("--fresh fetches and --robots does not; leave one out")}
+		}
+		if flags.robots == "-" && (flags.expect == "-" || slices.Contains(urls, "-")) {
+			return exit{exitUsage, errors.New("standard input can't be the robots.txt and the table or the URLs; name a file for one of them")}
+		}
+		if flags.expect != "" && len(flags.agents) > 0 {
+			return exit{exitUsage, fmt.Errorf("--expect %s has the agents; leave out --agent", flags.expect)}
 		}
 		if slices.Contains(flags.agents, "") {
 			return exit{exitUsage, errors.New("--agent is empty; name the bot, or leave it out")}
@@ -86,6 +116,9 @@ too), 2 a URL, file or flag is bad.`,
 		if err != nil {
 			return err
 		}
+		if flags.expect != "" {
+			return expect(cmd, cfg, flags)
+		}
 		return check(cmd, cfg, flags, urls)
 	})
 	return cmd
@@ -93,6 +126,10 @@ too), 2 a URL, file or flag is bad.`,
 
 // check prints a verdict for each URL.
 func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []string) error {
+	urls, err := withStandardInput(urls, cmd.InOrStdin())
+	if err != nil {
+		return exit{exitUsage, err}
+	}
 	targets, code := parseTargets(cmd, flags, urls)
 	if len(targets) == 0 {
 		return exit{code: code}
@@ -112,7 +149,7 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 		if err := printVerdict(cmd.OutOrStdout(), v, flags); err != nil {
 			return exit{exitUsage, err}
 		}
-		if v.Judgment != decision.Allowed || v.WouldRefuse {
+		if refuses(v) {
 			code = max(code, exitFailed)
 		}
 	}
@@ -122,11 +159,54 @@ func check(cmd *cobra.Command, cfg config.Config, flags checkFlags, urls []strin
 	return nil
 }
 
+// refuses reports whether the bot is not to have the URL, even if a mode report lets it through.
+func refuses(v gate.Verdict) bool { return v.Judgment != decision.Allowed || v.WouldRefuse }
+
+// withStandardInput puts the lines of stdin in the place of each "-" but skips empty ones.
+func withStandardInput(urls []string, stdin io.Reader) (all []string, err error) {
+	for _, url := range urls {
+		if url != "-" {
+			all = append(all, url)
+			continue
+		}
+		lines := bufio.NewScanner(stdin)
+		for lines.Scan() {
+			if line := strings.TrimSpace(lines.Text()); line != "" {
+				all = append(all, line)
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return nil, fmt.Errorf("reading URLs from standard input: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// parseURL parses a URL. A host without a scheme, perhaps with a port and a path, is taken for
+// one of https.
+func parseURL(url string) (robots.Target, error) {
+	target, err := robots.ParseTarget(url)
+	if err == nil || strings.Contains(url, "://") {
+		return target, err
+	}
+	host := url
+	if end := strings.IndexAny(url, "/?#"); end >= 0 {
+		host = url[:end]
+	}
+	if host != "localhost" && !strings.ContainsAny(host, ".:") || strings.Contains(host, "@") {
+		return target, err
+	}
+	if secure, secureErr := robots.ParseTarget("https://" + url); secureErr == nil {
+		return secure, nil
+	}
+	return target, err
+}
+
 // parseTargets parses the URLs. It prints an error for each bad one; then code is exitUsage.
 func parseTargets(cmd *cobra.Command, flags checkFlags, urls []string) (targets []robots.Target, code int) {
 	code = exitDone
 	for _, url := range urls {
-		target, err := robots.ParseTarget(url)
+		target, err := parseURL(url)
 		if err == nil && flags.robots == "" { // a file can judge any path
 			err = target.CheckEscapes()
 		}
@@ -157,7 +237,7 @@ func productTokens(cmd *cobra.Command, agents []string) (tokens []string) {
 // the live robots.txt files. Callers must call closeGate.
 func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *gate.Gate, closeGate func() error, err error) {
 	if flags.robots != "" {
-		g, err = fileGate(cmd, cfg, flags.robots)
+		g, err = fileGate(cmd, cfg, flags)
 		return g, func() error { return nil }, err
 	}
 	e, err := engine.Open(cmd.Context(), cfg, true, cmd.ErrOrStderr())
@@ -172,13 +252,17 @@ func openCheckGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (g *
 	return g, e.Close, nil
 }
 
-// fileGate makes a gate that judges every origin by the robots.txt in the named file.
-func fileGate(cmd *cobra.Command, cfg config.Config, name string) (*gate.Gate, error) {
-	file, err := readRobots(name, cmd.InOrStdin(), cfg.Robots.MaxBytes)
+// fileGate makes a gate that judges every origin by the robots.txt in the file that the flags
+// name. If verdicts are expected, it prints what is odd in the file.
+func fileGate(cmd *cobra.Command, cfg config.Config, flags checkFlags) (*gate.Gate, error) {
+	body, err := readRobots(flags.robots, cmd.InOrStdin(), cfg.Robots.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
-	given := &policy.Policy{Outcome: policy.Rules, File: file}
+	if flags.expect != "" {
+		lint(cmd.ErrOrStderr(), flags.robots, body)
+	}
+	given := &policy.Policy{Outcome: policy.Rules, File: robots.Parse(body)}
 	settings := cfg.GateSettings()
 	settings.Overrides = nil // they would replace the file
 	return gate.New(settings, gate.OnePolicy(given), nil, zerolog.Nop(), nil)
@@ -206,6 +290,16 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	if flags.json {
 		return printJSON(w, v)
 	}
+	who, why := verdictText(v, flags)
+	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, who, why)
+	if err == nil && v.CrawlDelay != nil && *v.CrawlDelay > 0 {
+		_, err = fmt.Fprintf(w, "           delay between requests: %vs\n", *v.CrawlDelay)
+	}
+	return err
+}
+
+// verdictText says for whom a verdict is, and why it is so.
+func verdictText(v gate.Verdict, flags checkFlags) (who, why string) {
 	if flags.robots != "" {
 		v.RobotsURL = flags.robots
 		if flags.robots == "-" {
@@ -213,7 +307,7 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 		}
 		v.PreferenceURL = v.RobotsURL // no other file is asked for
 	}
-	who, why := printable.Line(v.Agent), printable.Line(v.Why())
+	who, why = printable.Line(v.Agent), printable.Line(v.Why())
 	if v.Identity != identity.DefaultName {
 		who += ", identity " + printable.Line(v.Identity)
 	}
@@ -226,8 +320,7 @@ func printVerdict(w io.Writer, v gate.Verdict, flags checkFlags) error {
 	if held := v.HeldWhy(); held != "" {
 		why += "; held " + held
 	}
-	_, err := fmt.Fprintf(w, "%-10s %s\n           for %s: %s\n", v.Judgment, v.URL, who, why)
-	return err
+	return who, why
 }
 
 // printJSON prints v as one line of JSON that is safe to show on a terminal.
@@ -241,19 +334,23 @@ func printJSON(w io.Writer, v any) error {
 
 // readRobots reads a robots.txt from the named file or, if name is -, from stdin. It reads
 // at most maxBytes, as of a live one.
-func readRobots(name string, stdin io.Reader, maxBytes int64) (*robots.File, error) {
-	from := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading robots.txt: %w", err)
-		}
-		defer f.Close()
-		from = f
+func readRobots(name string, stdin io.Reader, maxBytes int64) ([]byte, error) {
+	from, err := openInput(name, stdin)
+	if err != nil {
+		return nil, fmt.Errorf("reading robots.txt: %w", err)
 	}
+	defer from.Close()
 	body, err := fetch.Read(from, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading robots.txt: %w", err)
 	}
-	return robots.Parse(body), nil
+	return body, nil
+}
+
+// openInput opens the named file or, if name is -, stdin.
+func openInput(name string, stdin io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -71,6 +72,9 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	// All other errors are cobra's own: unknown commands, flags, arguments.
 	printError(stderr, err)
 	fmt.Fprintf(stderr, "Try: %s --help\n", cmd.CommandPath())
+	if cmd.Name() == "run" {
+		return exitProxy // exitUsage would pass for the command's own
+	}
 	return exitUsage
 }
 
@@ -85,7 +89,8 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
   robotsproxy serve                           # a proxy for every client that names it
   eval "$(robotsproxy env)"                   # point this shell's programs at it
   robotsproxy check --agent ExampleBot https://example.com/`,
-		Args:          cobra.NoArgs,
+		Version:       versionText(),
+		Args:          isSubcommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,9 +101,27 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
 	}
 	root.AddCommand(
 		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), reportCommand(), evidenceCommand(),
-		validateCommand(), caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
+		validateCommand(), schemaCommand(), caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
+	root.SetVersionTemplate("{{.Version}}\n")
+	completeFlags(root)
 	return root
+}
+
+// isSubcommand checks the arguments of a command that only has subcommands. Whatever it gets, it
+// has no subcommand of that name.
+func isSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	for mistakes := 1; mistakes <= 2; mistakes++ {
+		cmd.SuggestionsMinimumDistance = mistakes
+		if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+			return fmt.Errorf("%s; did you mean %s?", message, strings.Join(meant, " or "))
+		}
+	}
+	return errors.New(message)
 }
 
 // printError prints err unless it is nil. The errors of a configuration begin with their

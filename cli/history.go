@@ -26,7 +26,8 @@ func historyCommand() *cobra.Command {
 the times between which each was seen and what it changed. ORIGIN is
 scheme://host[:port], or any URL there. The URL of /.well-known/tdmrep.json shows the
 versions of that file instead. The command contacts no site. Exit code: 0 there is a
-history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
+history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad, or the
+history can't be read.`,
 		Example: `  robotsproxy history https://example.com
   robotsproxy history https://example.com/.well-known/tdmrep.json
   robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
@@ -47,7 +48,7 @@ history, 1 there is none, 2 ORIGIN, a flag or the configuration is bad.`,
 		}
 		history, err := readHistory(cmd.Context(), cfg, target, cmd.ErrOrStderr())
 		if err != nil {
-			return err
+			return exit{exitUsage, err} // 1 would mean that there is none
 		}
 		if len(history.Versions) == 0 {
 			return noHistory(history.Kind, target.Origin)

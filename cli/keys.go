@@ -37,7 +37,7 @@ bot asks. It does not oblige a site to let the bot in.`,
   robotsproxy keys directory --config robotsproxy.yaml -o public
   robotsproxy keys card --config robotsproxy.yaml
   robotsproxy keys test --config robotsproxy.yaml https://example.com/`,
-		Args: cobra.NoArgs,
+		Args: isSubcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
 			cmd.Help()

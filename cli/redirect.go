@@ -37,7 +37,7 @@ restart of the machine. It takes Linux 5.2 and CAP_NET_ADMIN.`,
 		Example: `  sudo robotsproxy redirect install --except-uid robotsproxy
   sudo robotsproxy redirect show
   sudo robotsproxy redirect remove`,
-		Args: cobra.NoArgs,
+		Args: isSubcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
 			cmd.Help()

@@ -31,6 +31,9 @@ import (
 // summary to the file that the user names. All other codes of run come from its command.
 const exitProxy = 125
 
+// exitRefused is the exit code of run --fail-on-refused when the command has succeeded.
+const exitRefused = 1
+
 // sealedSetting is a setting of run alone.
 var sealedSetting = setting{"sealed", "run.sealed", "let the proxy be the command's only way out (Linux)"}
 
@@ -45,8 +48,9 @@ standard error says at the end what was refused; --summary writes it as JSON too
 
 A proxy that your own variables name becomes the parent of this one. The exit code is
 the command's own, 128+N if signal N ended it, 127 if it isn't found, 126 if it can't
-be executed, 125 if the proxy could not start or --summary names a file that can't be
-written.
+be executed, 125 if run itself failed before: it was used wrongly, the proxy could not
+start, or --summary names a file that can't be written. With --fail-on-refused it is 1
+if the command succeeded but a request was refused.
 
 With --sealed, the command has a network of its own, whose only way out is the proxy.
 So it obeys whether or not it heeds variables. HTTP and HTTPS to every port are led to
@@ -59,6 +63,8 @@ command is not started.
   robotsproxy run -- python3 spider.py
   robotsproxy run --log-file decisions.log -- ./crawl.sh   # a line of JSON for each request
   robotsproxy run --summary run.json -- ./crawl.sh         # what was refused, as JSON
+  robotsproxy run --fail-on-refused -- ./crawl.sh          # for CI
+  robotsproxy run --admin-listen 127.0.0.1:9091 -- ./crawl.sh   # with the dashboard
   robotsproxy run --config bots.yaml -- wget -r https://example.com/
   robotsproxy run --sealed -- npm start        # whatever its libraries do
   robotsproxy run --sealed --forward 5432 --allow git.example.com:22 -- ./crawl.sh`,
@@ -89,12 +95,17 @@ type runFlags struct {
 	forward []string
 	summary string // a file; "": none
 	quiet   bool   // print nothing but errors
+
+	adminListen   string // "": no admin server
+	failOnRefused bool
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Bool(sealedSetting.flag, false, sealedSetting.help+" ["+sealedSetting.variable()+"]")
 	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`HOST:PORT` that a sealed command reaches without being judged; may be repeated")
 	cmd.Flags().StringArrayVar(&f.forward, "forward", nil, "`PORT` of this machine's 127.0.0.1 that a sealed command finds at its own; may be repeated")
+	cmd.Flags().StringVar(&f.adminListen, "admin-listen", "", "`ADDRESS` of an admin server with metrics and dashboard, while the command runs")
+	cmd.Flags().BoolVar(&f.failOnRefused, "fail-on-refused", false, "exit with 1 if the command succeeds but a request was refused")
 	cmd.Flags().StringVar(&f.summary, "summary", "", "write the summary as JSON to `FILE` too, however the command ends")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors: no summary, and not what requests wait for")
 }
@@ -156,7 +167,7 @@ func runConfig(cmd *cobra.Command, flags runFlags) (config.Config, error) {
 		// needs to be traced to its user, which could not be done from this network anyway.
 		cfg.Clients.Connections = child.CommandUsers()
 	}
-	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
+	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", flags.adminListen
 	cfg.Name += "-run-" + strings.ToLower(rand.Text()[:6]) // no other run is likely to have it
 	if cfg.Upstream.Proxy == "" {
 		cfg.Upstream.Parents, err = upstream.ParentsOf(os.Getenv)
@@ -192,6 +203,9 @@ func runBehindProxy(cmd *cobra.Command, flags runFlags, command []string, signal
 	if err != nil {
 		return child.Ending{Code: exitProxy}, err
 	}
+	if p.AdminAddress != "" && !flags.quiet {
+		fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: the dashboard is at http://%s/\n", p.AdminAddress)
+	}
 	c := newChild(cmd, command, p)
 	if !flags.quiet {
 		defer p.TellWaits(func(line string) { fmt.Fprintf(cmd.ErrOrStderr(), "robotsproxy: %s\n", line) })()
@@ -208,6 +222,9 @@ func runBehindProxy(cmd *cobra.Command, flags runFlags, command []string, signal
 	s.Inner = child.Inside(os.Getenv("ROBOTSPROXY_CA_FILE"))
 	if err == nil && !flags.quiet {
 		s.Print(cmd.ErrOrStderr())
+	}
+	if flags.failOnRefused && ending.Code == 0 && s.Refused > 0 {
+		ending.Code = exitRefused
 	}
 	return ending, errors.Join(err, closeErr)
 }

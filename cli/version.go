@@ -16,8 +16,12 @@ func versionCommand() *cobra.Command {
 		Example: `  robotsproxy version`,
 		Args:    cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			version, commit := build.Version()
-			fmt.Fprintf(cmd.OutOrStdout(), "robotsproxy %s (commit %s, %s %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(cmd.OutOrStdout(), versionText())
 		},
 	}
+}
+
+func versionText() string {
+	version, commit := build.Version()
+	return fmt.Sprintf("robotsproxy %s (commit %s, %s %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -247,55 +246,6 @@ func (c Config) validateReasons() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// warnExpiring joins a warning for each override that has ended, or ends soon.
-func (c Config) warnExpiring(now time.Time) error {
-	var warnings []error
-	for i := range c.Overrides {
-		if warning := c.Overrides[i].Warning(now); warning != "" {
-			warnings = append(warnings, keyerr.New(keyerr.Item("overrides", i)+".expires", "%s", warning))
-		}
-	}
-	return errors.Join(warnings...)
-}
-
-// warnUnread joins a warning for each identity of which something stays undone in tunnels, if
-// none is read.
-func (c Config) warnUnread() error {
-	var unread string
-	switch {
-	case c.HTTPS.Tunnels.Mode == opaque.Never:
-		unread = "https.mode is tunnel"
-	case slices.ContainsFunc(c.HTTPS.Tunnels.Passthrough, func(g identity.HostGlob) bool { return g.MatchesAll() }):
-		unread = "https.passthrough matches every host"
-	default:
-		return nil
-	}
-	refuses := c.Preferences.RefusesResponses()
-	var warnings []error
-	warn := func(section, name string, id *identity.Identity) {
-		if id.Signs() {
-			warnings = append(warnings, keyerr.New(section+".sign", "%s, so no request in a tunnel is signed for the identity %s; have tunnels read (https.mode: when_needed), or remove sign", unread, name))
-		}
-		if refuses && len(id.Purposes) > 0 {
-			warnings = append(warnings, keyerr.New(section+".purposes", "%s, so what responses in a tunnel say cannot be heeded, and https.mixed_tunnel decides on all tunnels of the identity %s; have tunnels read (https.mode: when_needed), or write preferences.response: record", unread, name))
-		}
-	}
-	for i := range c.Identities {
-		warn(keyerr.Item("identities", i), c.Identities[i].Name, &c.Identities[i].Identity)
-	}
-	warn("default_identity", identity.DefaultName, &c.DefaultIdentity)
-	return errors.Join(warnings...)
-}
-
-// warnEmptyDirectory returns a warning if the key directory is to be served and has no keys.
-func (c Config) warnEmptyDirectory() error {
-	identities := c.GateSettings().Identities
-	if c.DirectoryListen == "" || identities.Any((*identity.Identity).Signs) {
-		return nil
-	}
-	return keyerr.New("directory_listen", "no identity signs, so there is no key directory to serve; name keys and an agent in the section sign of an identity, or remove directory_listen")
 }
 
 // GateSettings returns the settings by which the gate judges.

@@ -19,7 +19,7 @@ import (
 // loadText loads a file of this content.
 func loadText(t testing.TB, text string, settings ...strictyaml.Setting) (Config, error) {
 	t.Helper()
-	return load(Default(), "FILE", []byte(text), settings)
+	return Parse(Default(), "FILE", []byte(text), settings...)
 }
 
 // isDefault reports whether each value of a configuration is its default, whichever file it is from.
@@ -308,7 +308,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, err := load(Default(), "FILE", text, nil)
+		_, err := Parse(Default(), "FILE", text)
 		if err == nil {
 			return
 		}

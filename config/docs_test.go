@@ -31,7 +31,7 @@ func TestPagesShowValidConfigurations(t *testing.T) {
 		// Code is indented. A configuration begins with a key on a line of its own, or with an address.
 		for _, block := range regexp.MustCompile(`(?m)^    ([a-z_]+:( +#.*)?|listen: .*)\n(    .*\n)*`).FindAllString(string(text), -1) {
 			shown++
-			if _, err := load(Default(), filepath.Join(folder, "FILE"), []byte(strings.ReplaceAll("\n"+block, "\n    ", "\n")), nil); err != nil {
+			if _, err := Parse(Default(), filepath.Join(folder, "FILE"), []byte(strings.ReplaceAll("\n"+block, "\n    ", "\n"))); err != nil {
 				t.Errorf("%s shows a configuration with mistakes: %v\n%s", page, err, block)
 			}
 		}

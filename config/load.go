@@ -1,13 +1,11 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"robotsproxy/config/strictyaml"
-	"robotsproxy/internal/keyerr"
 )
 
 // Load starts from base, applies the file at path and then the settings in order, and
@@ -21,10 +19,13 @@ func Load(base Config, path string, settings ...strictyaml.Setting) (Config, err
 			return Config{}, strictyaml.Errors{{Message: fmt.Sprintf("read the configuration: %v", err)}}
 		}
 	}
-	return load(base, path, text, settings)
+	return Parse(base, path, text, settings...)
 }
 
-func load(c Config, path string, text []byte, settings []strictyaml.Setting) (Config, error) {
+// Parse is [Load] of a file with this text. Errors call the file by its path, and relative paths
+// in it are relative to its folder.
+func Parse(base Config, path string, text []byte, settings ...strictyaml.Setting) (Config, error) {
+	c := base
 	file := strictyaml.New(path, text)
 	file.Decode(&c)
 	for _, setting := range settings {
@@ -35,12 +36,6 @@ func load(c Config, path string, text []byte, settings []strictyaml.Setting) (Co
 		return Config{}, faults
 	}
 	c.file = file
-	c.warnings = file.Locate(errors.Join(
-		keyerr.In("pace", c.Pace.Warnings()),
-		keyerr.In("preferences", c.Preferences.Warnings()),
-		c.warnUnread(),
-		c.warnEmptyDirectory(),
-		c.warnExpiring(time.Now()),
-	))
+	c.warnings = file.Locate(c.warn(time.Now()))
 	return c, nil
 }

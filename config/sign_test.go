@@ -63,7 +63,7 @@ func seedKey(first byte) *sign.Key {
 // loadSign loads a file in a folder of keys, whose default_identity has this section "sign".
 func loadSign(folder, section string) (Config, error) {
 	text := "default_identity:\n  sign: {" + section + "}\n"
-	return load(Default(), filepath.Join(folder, "FILE"), []byte(text), nil)
+	return Parse(Default(), filepath.Join(folder, "FILE"), []byte(text))
 }
 
 func TestErrorsOfSigning(t *testing.T) {
@@ -147,8 +147,8 @@ func TestWarningThatNoTunnelIsRead(t *testing.T) {
 		"passthrough: ['*.test']":      "",
 		"mode: when_needed":            "",
 	} {
-		text := "https: {" + https + "}\nidentities:\n  - name: texts\n  - name: images\n    sign: {" + keys + "}\n"
-		c, err := load(Default(), filepath.Join(folder, "FILE"), []byte(text), nil)
+		text := "https: {" + https + "}\nidentities:\n  - {name: texts, match: {users: [t]}}\n  - name: images\n    sign: {" + keys + "}\n"
+		c, err := Parse(Default(), filepath.Join(folder, "FILE"), []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestWarningThatTheDirectoryIsEmpty(t *testing.T) {
 		"directory_listen: 127.0.0.1:8090": true,
 		"identities:\n  - name: images\n    sign: {keys: [a.pem], agent: 'https://bot.example.org'}\ndirectory_listen: 127.0.0.1:8090": false,
 	} {
-		c, err := load(Default(), filepath.Join(folder, "FILE"), []byte(text), nil)
+		c, err := Parse(Default(), filepath.Join(folder, "FILE"), []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

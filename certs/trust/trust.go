@@ -65,6 +65,19 @@ type Files struct {
 	Warnings []string
 }
 
+// FilesIn returns the names of the files in a folder, whether or not Write has written them.
+func FilesIn(folder string) Files {
+	return Files{
+		CA:            filepath.Join(folder, "ca.pem"),
+		Bundle:        filepath.Join(folder, "ca-bundle.pem"),
+		Store:         filepath.Join(folder, "truststore.p12"),
+		StorePassword: pkcs12.DefaultPassword,
+		Cacerts:       filepath.Join(folder, "cacerts.p12"),
+		Wgetrc:        filepath.Join(folder, "wgetrc"),
+		PHP:           filepath.Join(folder, "php"),
+	}
+}
+
 // Write writes the files by which clients trust ca into folder, and makes the folder if need
 // be. Everybody may read them, except the copy of a wgetrc that is private. Several processes
 // may write at the same time: a reader finds each file whole, and files that have not
@@ -93,15 +106,7 @@ func write(ca *certs.CA, folder string, own Own, places []string) (Files, error)
 	if err := checkApart(folder, ca.KeyPath(), ca.Path()); err != nil {
 		return Files{}, err
 	}
-	files := Files{
-		CA:            filepath.Join(folder, "ca.pem"),
-		Bundle:        filepath.Join(folder, "ca-bundle.pem"),
-		Store:         filepath.Join(folder, "truststore.p12"),
-		StorePassword: pkcs12.DefaultPassword,
-		Cacerts:       filepath.Join(folder, "cacerts.p12"),
-		Wgetrc:        filepath.Join(folder, "wgetrc"),
-		PHP:           filepath.Join(folder, "php"),
-	}
+	files := FilesIn(folder)
 	roots := allRoots(ca, &files, own.Bundles, places)
 	store, err := trustStore(pkcs12.LegacyDES, pkcs12.DefaultPassword, roots)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"sync"
@@ -17,9 +18,12 @@ import (
 	"robotsproxy/cli/environment"
 	"robotsproxy/config"
 	"robotsproxy/proxy"
+	"robotsproxy/proxy/admin"
 	"robotsproxy/proxy/decision"
+	"robotsproxy/proxy/gate"
 	"robotsproxy/proxy/seal/cover"
 	"robotsproxy/proxy/sealed"
+	"robotsproxy/proxy/sign/directory"
 )
 
 // A Private is the proxy of one command.
@@ -27,14 +31,19 @@ type Private struct {
 	Address string      // where the command finds it, as host:port
 	Trust   trust.Files // by which the command's clients trust its CA
 
+	AdminAddress string // of the admin server, as host:port; "" if there is none
+
 	engine  *Engine
 	server  *proxy.Server
 	served  chan error      // nil in a sealed network
 	network *sealed.Network // nil unless the command is sealed
+	admin   *adminServer    // nil if admin_listen is empty
+
+	adminServed chan error // nil without an admin server
 }
 
 // OpenPrivate starts a proxy at cfg's address, or prepares one that the command alone finds
-// in its sealed network. It calls watch for each decision, from several goroutines. The files
+// in its sealed network. It starts the admin server that cfg names, if it names one. It calls watch for each decision, from several goroutines. The files
 // for its clients are in a folder of their own, since they depend on the user's variables,
 // which differ from run to run. The log goes to stderr unless cfg names a file. Callers must
 // call Close.
@@ -55,6 +64,7 @@ func OpenPrivate(ctx context.Context, cfg config.Config, watch func(decision.Dec
 	if err = p.writeTrust(cfg, ca); err != nil {
 		return nil, err
 	}
+	var hooks func(*proxy.Options)
 	if cfg.Run.Sealed {
 		p.network = sealed.New(sealed.Setup{
 			Options:   cfg.Run,
@@ -62,13 +72,59 @@ func OpenPrivate(ctx context.Context, cfg config.Config, watch func(decision.Dec
 			HasParent: cfg.Upstream.HasParent(),
 			Log:       p.engine.log,
 		})
-		p.Address = p.network.ProxyAddress().String()
-		return p, p.openProxy(cfg, ca, p.network.Hooks, watch)
+		p.Address, hooks = p.network.ProxyAddress().String(), p.network.Hooks
 	}
-	if err = p.openProxy(cfg, ca, nil, watch); err != nil {
+	g, err := p.openProxy(cfg, ca, hooks, watch)
+	if err != nil {
 		return nil, err
 	}
-	return p, p.listen(cfg.Listen)
+	if p.network == nil {
+		if err = p.listen(cfg.Listen); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.AdminListen != "" {
+		if err = p.openAdmin(cfg, ca, g); err != nil && p.served != nil {
+			p.stopServing()
+		}
+	}
+	return p, err
+}
+
+// openAdmin starts the admin server.
+func (p *Private) openAdmin(cfg config.Config, ca *certs.CA, g *gate.Gate) error {
+	at, err := netip.ParseAddrPort(p.Address)
+	if err != nil {
+		return fmt.Errorf("the proxy's own address: %w", err)
+	}
+	keys := directory.New(time.Now)
+	if err := keys.SetAgents(directory.AgentsOf(g.Identities())); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.AdminListen)
+	if err != nil {
+		return fmt.Errorf("listening for the admin server: %w; choose another address with --admin-listen", err)
+	}
+	p.AdminAddress = listener.Addr().String()
+	cfg.AdminListen = p.AdminAddress
+	p.admin = newAdmin(cfg, admin.Setup{
+		Proxy:     net.TCPAddrFromAddrPort(at),
+		Gate:      g,
+		Pacer:     p.engine.pacer,
+		Origins:   p.engine.keeper,
+		CA:        ca.PEM(),
+		Directory: keys,
+		Metrics:   p.engine.metrics,
+		Report:    p.engine.Report,
+		Ready:     func() bool { return true },
+		Reload:    func() error { return errors.New("run reads its configuration only once; start it again") },
+	})
+	if warning := cfg.AdminToken.Warning(listener.Addr()); warning != "" {
+		p.engine.log.Error().Stringer("admin_listen", listener.Addr()).Msg(warning)
+	}
+	p.adminServed = make(chan error, 1)
+	go func() { p.adminServed <- p.admin.serve(listener) }()
+	return nil
 }
 
 func (p *Private) listen(address string) error {
@@ -99,17 +155,17 @@ func (p *Private) writeTrust(cfg config.Config, ca *certs.CA) error {
 	return nil
 }
 
-func (p *Private) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options), watch func(decision.Decision)) error {
+func (p *Private) openProxy(cfg config.Config, ca *certs.CA, hooks func(*proxy.Options), watch func(decision.Decision)) (*gate.Gate, error) {
 	if p.network == nil && cfg.Clients.Connections == nil {
 		p.engine.log.Warn().Msg("this system does not tell which user a connection belongs to: other users of this machine may use the proxy")
 	}
 	g, server, err := p.engine.openProxy(cfg, ca, hooks)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g.Watch(watch)
 	p.server = server
-	return nil
+	return g, nil
 }
 
 // Start starts the command, in its network if it is sealed.
@@ -150,14 +206,20 @@ const leftoverGrace = time.Second
 
 // Close ends the proxy and removes its files.
 func (p *Private) Close() error {
+	err := p.stopServing()
+	if p.admin != nil {
+		p.admin.close()
+		err = errors.Join(err, <-p.adminServed)
+	}
+	return errors.Join(err, p.engine.Close())
+}
+
+func (p *Private) stopServing() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leftoverGrace)
 	defer cancel()
 	p.server.Shutdown(ctx) // its error says only that requests were broken off
-	var err error
 	if p.network != nil {
-		err = p.network.Close()
-	} else {
-		err = <-p.served
+		return p.network.Close()
 	}
-	return errors.Join(err, p.engine.Close())
+	return <-p.served
 }

@@ -5,6 +5,7 @@ package environment
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,31 @@ func Variables(scheme, address string, files trust.Files, getenv func(string) st
 	set(files.CA, "ROBOTSPROXY_CA_FILE")
 	set(files.Bundle, "ROBOTSPROXY_CA_BUNDLE")
 	return all
+}
+
+// Undo returns the variables that undo what an earlier env has set, as far as they still have its
+// values: each with what is left of its value, "" if it is to be unset. There are none if
+// ROBOTSPROXY_URL is not set. It does not know what the variables were before.
+func Undo(getenv func(string) string) []Variable {
+	own := getenv("ROBOTSPROXY_URL")
+	proxy, err := url.Parse(own)
+	if own == "" || err != nil {
+		return nil
+	}
+	files := trust.FilesIn(filepath.Dir(getenv("ROBOTSPROXY_CA_BUNDLE")))
+	var undone []Variable
+	for _, v := range Variables(proxy.Scheme, proxy.Host, files, func(string) string { return "" }) {
+		value := getenv(v.Name)
+		rest, ends := strings.CutSuffix(value, v.Value)
+		switch {
+		case value == "":
+		case value == own, value == files.Bundle:
+			undone = append(undone, Variable{v.Name, ""})
+		case ends:
+			undone = append(undone, Variable{v.Name, strings.TrimRight(rest, " ")})
+		}
+	}
+	return undone
 }
 
 // appended is value with an addition at its end, unless it ends with that already. If

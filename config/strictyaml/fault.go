@@ -55,25 +55,30 @@ func (d *Decoder) Refuse(invalid error) {
 
 // Faults returns what Decode, Set and Refuse found; nil if there is no fault.
 func (d *Decoder) Faults() Errors {
+	sortByPosition(d.faults)
+	return d.faults
+}
+
+func sortByPosition(all []Error) {
 	line := func(e Error) int {
 		if e.Line == 0 {
 			return math.MaxInt // settings come last
 		}
 		return e.Line
 	}
-	slices.SortStableFunc(d.faults, func(a, b Error) int {
+	slices.SortStableFunc(all, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(line(a), line(b)), cmp.Compare(a.Column, b.Column))
 	})
-	return d.faults
 }
 
 // Locate returns the errors that err joins, each a [keyerr.Error] with its whole key, with their
-// positions. It makes no faults of them: they may be warnings.
+// positions and in their order. It makes no faults of them: they may be warnings.
 func (d *Decoder) Locate(err error) []Error {
 	var all []Error
 	for _, e := range keyerr.All(err) {
 		all = append(all, newError(e.Key, d.keyPosition(e.Key), e.Err.Error()))
 	}
+	sortByPosition(all)
 	return all
 }
 

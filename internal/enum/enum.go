@@ -13,16 +13,26 @@ import (
 func Unmarshal[T ~string](target *T, text []byte, words ...T) error {
 	i := slices.IndexFunc(words, func(word T) bool { return strings.EqualFold(string(word), string(text)) })
 	if i < 0 {
-		return fmt.Errorf("%q is none of %s", text, list(words))
+		return &Error{string(text), list(words)}
 	}
 	*target = words[i]
 	return nil
 }
 
-func list[T ~string](words []T) string {
+// Error says that a text is none of the words.
+type Error struct {
+	Text  string
+	Words []string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%q is none of %s", e.Text, strings.Join(e.Words, ", "))
+}
+
+func list[T ~string](words []T) []string {
 	texts := make([]string, len(words))
 	for i, word := range words {
 		texts[i] = string(word)
 	}
-	return strings.Join(texts, ", ")
+	return texts
 }

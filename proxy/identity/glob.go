@@ -59,6 +59,12 @@ func (g *HostGlob) UnmarshalText(text []byte) error {
 // scheme://host[:port] without a default port.
 type OriginGlob struct{ Glob }
 
+// MatchesAll reports whether every origin matches the glob.
+func (g OriginGlob) MatchesAll() bool {
+	scheme, rest, _ := strings.Cut(g.text, "://")
+	return scheme != "" && strings.Trim(scheme, "*") == "" && rest != "" && strings.Trim(rest, "*") == ""
+}
+
 var originPattern = regexp.MustCompile(`^([^:/]+)://([^/@]+?)(?::([^:\]]*))?$`)
 
 // UnmarshalText compiles a glob.

@@ -30,6 +30,11 @@ type Match struct {
 	Headers    map[string]Glob `yaml:"headers"`
 }
 
+// IsEmpty reports whether there is no condition, so that every request meets it.
+func (m *Match) IsEmpty() bool {
+	return len(m.UserAgents)+len(m.Clients)+len(m.Users)+len(m.Headers) == 0
+}
+
 // holds reports whether a request by a meets the condition.
 func (m *Match) holds(a *Asker) bool {
 	if len(m.UserAgents) > 0 {

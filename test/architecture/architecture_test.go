@@ -69,6 +69,7 @@ var arrows = map[string]map[string]string{
 		"certs":               "the options of https",
 		"certs/trust":         "the options of https",
 		"config/strictyaml":   "it reads the file",
+		"configs":             "the schema quotes the comments of the full example",
 		"internal/keyerr":     "its errors say which key they are about",
 		"internal/listen":     "whether processes can share a port",
 		"internal/logging":    "the options of log",
@@ -88,6 +89,7 @@ var arrows = map[string]map[string]string{
 		"robots/store":        "the options of cache",
 	},
 	"config/strictyaml": {
+		"internal/enum":   "the words of enumerations, for the schema",
 		"internal/keyerr": "which key an error of the validation is about",
 	},
 	"proxy": {
