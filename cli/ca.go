@@ -18,7 +18,7 @@ there is none. Clients must trust it: "robotsproxy env" prints the variables for
 Its key stays in the data directory.`,
 		Example: `  robotsproxy ca > ca.pem
   curl --cacert "$(robotsproxy ca --path)" -x http://127.0.0.1:8080 https://example.com/`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd, commonSettings...)
 	path := cmd.Flags().Bool("path", false, "print the path of the certificate instead")

@@ -124,6 +124,35 @@ func isSubcommand(cmd *cobra.Command, args []string) error {
 	return errors.New(message)
 }
 
+// noArguments checks that a command that takes no arguments has none.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := unexpected(args[0])
+	if cmd.Flags().Lookup(configFlag.flag) != nil {
+		err = fmt.Errorf("%w; --config names a configuration", err)
+	}
+	return err
+}
+
+// oneArgument checks that a command has the one argument that it needs.
+func oneArgument(name, example string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("%s is missing; write, for example, %s", name, example)
+		case 1:
+			return nil
+		}
+		return unexpected(args[1])
+	}
+}
+
+func unexpected(argument string) error {
+	return fmt.Errorf("unexpected argument %q", argument)
+}
+
 // printError prints err unless it is nil. The errors of a configuration begin with their
 // position (FILE:LINE:COL), all others with the program's name.
 func printError(stderr io.Writer, err error) {

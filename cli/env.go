@@ -46,7 +46,7 @@ Python's aiohttp goes straight to the site.`,
   robotsproxy env --shell dotenv > proxy.env              # docker run --env-file, compose, systemd
   eval "$(robotsproxy env --tls --listen proxy.example.org:8443)"
   eval "$(robotsproxy env | sed 's|http://|&images:x@|')" # as the user images`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd, settings...)
 	shell := cmd.Flags().String("shell", "sh", "shell to write for: sh, fish, powershell or dotenv")

@@ -59,7 +59,7 @@ made, 2 a flag or the configuration is bad.`,
   robotsproxy evidence --from 2026-01-01 --to 2026-01-31 --log proxy.log.1.gz --log proxy.log -o january.zip
   zstdcat proxy.log.zst | robotsproxy evidence --from 7d --to 0d --log - -o week.zip
   robotsproxy evidence verify quarter.zip`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd, commonSettings...)
 	cmd.Flags().StringVar(&flags.from, "from", "", "first `DAY`, or how many days until the last one")
@@ -268,7 +268,7 @@ code: 0 the archive is as it was made and every --key has signed it, 1 it is not
 is bad.`,
 		Example: `  robotsproxy evidence verify quarter.zip
   robotsproxy evidence verify --key poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U quarter.zip`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("FILE", "evidence.zip"),
 	}
 	keys := cmd.Flags().StringArray("key", nil, "the key with this `THUMBPRINT` must have signed it, as keys list and the key directory (kid) name it; may be repeated")
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, args []string) error {

@@ -21,7 +21,7 @@ func healthcheckCommand() *cobra.Command {
 		Long:  "Ask the running admin server whether it is alive: for container probes in an image\nthat has no shell. Exit code: 0 it is, 1 it is not.",
 		Example: `  robotsproxy healthcheck
   robotsproxy healthcheck --admin-listen 127.0.0.1:9091`,
-		Args: func(cmd *cobra.Command, args []string) error { return healthcheckError(cobra.NoArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return healthcheckError(noArguments(cmd, args)) },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return healthcheckError(err) })
 	addSettings(cmd, adminListenSetting)
@@ -59,7 +59,7 @@ func healthcheck(ctx context.Context, adminListen string) error {
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(r)
 	if err != nil {
-		return fmt.Errorf("asking the admin server: %w", err)
+		return fmt.Errorf("asking the admin server: %w; start robotsproxy serve, or name its admin server with --admin-listen", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

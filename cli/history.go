@@ -31,7 +31,7 @@ history can't be read.`,
 		Example: `  robotsproxy history https://example.com
   robotsproxy history https://example.com/.well-known/tdmrep.json
   robotsproxy history --json https://example.com | jq '.versions[].first_seen'`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("ORIGIN", "https://example.com"),
 	}
 	addSettings(cmd, commonSettings...)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object, with the texts")

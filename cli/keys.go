@@ -56,7 +56,7 @@ func keysNewCommand() *cobra.Command {
 thumbprint, by which sites find it. A file that exists is never overwritten. Whoever has
 the file can sign as your bot.`,
 		Example: `  robotsproxy keys new bot-2026b.pem`,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArgument("FILE", "bot.pem"),
 		RunE: withExitCode(func(cmd *cobra.Command, args []string) error {
 			key, err := sign.CreateKey(args[0])
 			if err != nil {
@@ -80,7 +80,7 @@ func keysListCommand() *cobra.Command {
 whether it signs or is only published, the agent at which sites look it up, and the file.
 Exit code: 1 if there are none.`,
 		Example: `  robotsproxy keys list --config robotsproxy.yaml`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	addSettings(cmd)
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {
@@ -119,7 +119,7 @@ with them. Run the command again after each change of keys, and before the signa
 expire. "robotsproxy serve" can serve the directory itself: see directory_listen.`,
 		Example: `  robotsproxy keys directory --config robotsproxy.yaml -o public
   robotsproxy keys directory --config robotsproxy.yaml --authority bot.example.org --expires 30d`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd)
 	authority := cmd.Flags().String("authority", "", "host, with its port unless that is 443, of the agent; needed if identities name several")
@@ -172,7 +172,7 @@ and client_id once you publish the card. rfc9309-compliance is true if the proxy
 all that robots.txt disallows to this bot; if not, the reasons are on standard error.`,
 		Example: `  robotsproxy keys card --config robotsproxy.yaml
   robotsproxy keys card --config robotsproxy.yaml --identity image-crawler > card.json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd)
 	wanted := cmd.Flags().String("identity", "", "the identity; needed if several sign")
@@ -216,7 +216,7 @@ Cloudflare has a URL for this, https://crawltest.com/cdn-cgi/web-bot-auth. It an
 if it has verified the signature, 401 if it does not know the key, and 400 otherwise.`,
 		Example: `  robotsproxy keys test --config robotsproxy.yaml https://example.com/
   robotsproxy keys test --config robotsproxy.yaml --identity image-crawler https://crawltest.com/cdn-cgi/web-bot-auth`,
-		Args:                  cobra.ExactArgs(1),
+		Args:                  oneArgument("URL", "https://example.com/"),
 		DisableFlagsInUseLine: true,
 	}
 	addSettings(cmd, commonSettings...)

@@ -24,7 +24,7 @@ func manCommand() *cobra.Command {
 		Use:     "man FOLDER",
 		Short:   "Write the manual pages into a folder",
 		Example: `  robotsproxy man build/man   # robotsproxy*.1 and robotsproxy.yaml.5`,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArgument("FOLDER", "build/man"),
 		Hidden:  true,
 		RunE: withExitCode(func(cmd *cobra.Command, args []string) error {
 			if err := writeManual(cmd.Root(), args[0]); err != nil {
@@ -72,7 +72,7 @@ func withSections(page []byte, cmd *cobra.Command) []byte {
 	body, seeAlso, found := bytes.Cut(page, []byte(last))
 	var b bytes.Buffer
 	b.Write(bytes.TrimRight(body, "\n"))
-	fmt.Fprintf(&b, "\n.SH EXIT STATUS\n%s\n", roff(exitStatus(cmd)))
+	b.WriteString("\n.SH EXIT STATUS\n" + exitStatus(cmd))
 	if variables := variablesOf(cmd); len(variables) > 0 {
 		b.WriteString(".SH ENVIRONMENT\nA flag takes precedence over its variable.\n")
 		for _, v := range variables {
@@ -105,12 +105,17 @@ var dataFiles = [][2]string{
 
 var exitCode = regexp.MustCompile(`(?s)(Exit code: |The exit code is\s)(.*?)(\n\n|$)`)
 
-// exitStatus is what the help of a command says of its exit codes, if it does.
+// exitStatus is what the help of a command says of its exit codes, or else what every command
+// has: as a list, unless the help has it in prose.
 func exitStatus(cmd *cobra.Command) string {
+	text := "0 done, 1 failed while running, 2 bad usage or configuration."
 	if said := exitCode.FindStringSubmatch(cmd.Long); said != nil {
-		return strings.TrimPrefix(said[1], "Exit code: ") + said[2]
+		if text = said[2]; said[1] != "Exit code: " {
+			return roff(said[1]+text) + "\n"
+		}
 	}
-	return "0 done, 1 failed while running, 2 bad usage or configuration."
+	list := regexp.MustCompile(`,\s([0-9])\s`).ReplaceAllString(", "+roff(text), "\n.TP\n$1\n")
+	return strings.TrimPrefix(list, "\n") + "\n"
 }
 
 // A variable is one of the environment, as a page describes it.

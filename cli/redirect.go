@@ -60,7 +60,7 @@ the time service, a DHCP client, a resolver that uses DNS over TLS.
 Connections are refused until the proxy listens on the port.`,
 		Example: `  sudo robotsproxy redirect install --except-uid robotsproxy
   sudo robotsproxy redirect install --to 15001 --except-uid 65532 --except-uid systemd-timesync`,
-		Args:                  cobra.NoArgs,
+		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 	}
 	addSettings(cmd)
@@ -88,7 +88,7 @@ Connections are refused until the proxy listens on the port.`,
 // uids are the numbers of users that are given by number or name.
 func uids(users []string) ([]uint32, error) {
 	if len(users) == 0 {
-		return nil, errors.New("--except-uid is missing: the proxy's own connections would come back to it; name the user that it runs as, as in --except-uid 65532")
+		return nil, errors.New("--except-uid is missing: the proxy's own connections would come back to it; name the user that it runs as, for example --except-uid 65532")
 	}
 	var all []uint32
 	for _, given := range users {
@@ -127,7 +127,7 @@ func redirectRemoveCommand() *cobra.Command {
 		Short:   "Remove the redirection",
 		Long:    "Remove the redirection. It is no error if there is none.",
 		Example: `  sudo robotsproxy redirect remove`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: withExitCode(func(*cobra.Command, []string) error {
 			if err := redirect.Remove(); !errors.Is(err, redirect.ErrNotInstalled) {
 				return err
@@ -143,7 +143,7 @@ func redirectShowCommand() *cobra.Command {
 		Short:   "Show what is installed, and what it has done",
 		Long:    "Show what is installed, and what it has done since. Exit code: 0 something is\ninstalled, 1 nothing is.",
 		Example: `  sudo robotsproxy redirect show`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: withExitCode(func(cmd *cobra.Command, _ []string) error {
 			s, err := redirect.Installed()
 			if err != nil {

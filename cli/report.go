@@ -40,7 +40,7 @@ kept counts in the period, 2 a flag or the configuration is bad.`,
   robotsproxy report --since 2026-01-01 --until 2026-03-31 --html quarter.html
   robotsproxy report --since 7d --origin https://example.com --identity image-crawler
   robotsproxy report --json | jq '.refusals[] | select(.refused > 100)'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd, commonSettings...)
 	cmd.Flags().StringVar(&flags.about.Since, "since", report.DefaultSince, "first `DAY`, or how many days until the last one")

@@ -70,7 +70,7 @@ command is not started.
   robotsproxy run --sealed --forward 5432 --allow git.example.com:22 -- ./crawl.sh`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return errors.New("there is no command to run")
+				return errors.New("there is no command to run; write it after --, for example robotsproxy run -- curl https://example.com/")
 			}
 			return nil
 		},

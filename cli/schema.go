@@ -18,7 +18,7 @@ with this line:
 
   # yaml-language-server: $schema=robotsproxy.schema.json`,
 		Example: `  robotsproxy schema > robotsproxy.schema.json`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: withExitCode(func(cmd *cobra.Command, _ []string) error {
 			schema, err := config.Schema()
 			if err != nil {

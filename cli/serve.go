@@ -26,7 +26,7 @@ own User-Agent.`,
   robotsproxy serve --config /etc/robotsproxy/robotsproxy.yaml
   robotsproxy serve --listen 0.0.0.0:8080 --data-dir /data   # then admit clients by clients.allow
   kill -HUP PID                                              # read the configuration again`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addSettings(cmd, settings...)
 	cmd.RunE = withExitCode(func(cmd *cobra.Command, _ []string) error {

@@ -24,7 +24,12 @@ rights are right. Exit code: 0 the configuration is valid, 2 it is not or, with
 --strict, there is a warning.`,
 		Example: `  robotsproxy validate robotsproxy.yaml
   robotsproxy validate --strict --json - < robotsproxy.yaml`,
-		Args:              cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return unexpected(args[1])
+			}
+			return nil
+		},
 		ValidArgsFunction: cobra.FixedCompletions([]cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
 	addSettings(cmd)

@@ -14,7 +14,7 @@ func versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version, the commit and the Go version",
 		Example: `  robotsproxy version`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), versionText())
 		},

@@ -16,7 +16,7 @@ func Load(base Config, path string, settings ...strictyaml.Setting) (Config, err
 	if path != "" {
 		var err error
 		if text, err = os.ReadFile(path); err != nil {
-			return Config{}, strictyaml.Errors{{Message: fmt.Sprintf("read the configuration: %v", err)}}
+			return Config{}, strictyaml.Errors{{Message: fmt.Sprintf("read the configuration: %v; name its file with --config or ROBOTSPROXY_CONFIG", err)}}
 		}
 	}
 	return Parse(base, path, text, settings...)

@@ -27,6 +27,8 @@ func Schema() ([]byte, error) {
 
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):\s`)
 
+var rightEdge = regexp.MustCompile(` {3,}`)
+
 // commentsOf returns the comment above each key of the full example, by key path. A comment
 // belongs to all keys between it and the next empty line.
 func commentsOf(text string) map[string]string {
@@ -40,7 +42,8 @@ func commentsOf(text string) map[string]string {
 		case trimmed == "":
 			comment = nil
 		case strings.HasPrefix(trimmed, "#"):
-			comment = append(comment, strings.TrimPrefix(strings.TrimPrefix(trimmed, "#"), " "))
+			// Examples and flags stand at the right edge there.
+			comment = append(comment, strings.TrimPrefix(rightEdge.ReplaceAllString(strings.TrimPrefix(trimmed, "#"), " "), " "))
 		case key != nil:
 			depth := min(len(key[1])/2, len(sections))
 			sections = append(sections[:depth], key[2])

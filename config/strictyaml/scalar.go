@@ -45,13 +45,13 @@ func setScalar(v reflect.Value, option string, s scalar) error {
 	case v.Kind() == reflect.Bool:
 		value, known := booleans[strings.ToLower(s.text)]
 		if !known {
-			return fmt.Errorf("%q is neither true nor false", s.text)
+			return fmt.Errorf("%q is neither true nor false; write one of them", s.text)
 		}
 		v.SetBool(value)
 	case v.CanInt():
 		n, err := strconv.ParseInt(s.text, 10, v.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("%q is not a whole number, or too large", s.text)
+			return fmt.Errorf("%q is not a whole number, or too large; write for example 10", s.text)
 		}
 		v.SetInt(n)
 	default:
@@ -119,7 +119,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	case err != nil || strings.ContainsAny(before, "hmsnuµμ") && found:
 		return 0, fmt.Errorf("%q is not a duration, or too long; write a number and a unit, for example 500ms, 30s, 5m, 1h30m or 7d", text)
 	case days < 0 || rest < 0 || days+rest == 0:
-		return 0, fmt.Errorf("%q is not more than zero", text)
+		return 0, fmt.Errorf("%q is not more than zero; write for example 30s", text)
 	case days > (math.MaxInt64-rest)/24:
 		return 0, fmt.Errorf("%q is too long", text)
 	}

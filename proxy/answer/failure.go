@@ -36,5 +36,5 @@ func Failure(err error) Answer {
 		return shortageAnswer(err)
 	}
 	status, kind := upstream.Failure(err)
-	return Answer{Status: status, Kind: kind, Details: "no answer from upstream: " + printable.Cut(err.Error(), maxDetails)}
+	return Answer{Status: status, Kind: kind, Details: "no answer from the site: " + printable.Cut(err.Error(), maxDetails)}
 }

@@ -46,7 +46,7 @@ func (id Identity) Validate() error {
 	var errs []error
 	for i, token := range id.ProductTokens {
 		if !isToken(token) {
-			errs = append(errs, keyerr.New(keyerr.Item("product_tokens", i), "%q is not a product token; write the bare name, as in ExampleBot, without version, spaces or comment", token))
+			errs = append(errs, keyerr.New(keyerr.Item("product_tokens", i), "%q is not a product token; write the bare name, for example ExampleBot, without version, spaces or comment", token))
 		}
 	}
 	if !isFieldValue(id.UserAgent) {

@@ -24,7 +24,7 @@ type destinations struct {
 
 // Reasons why an address is not dialled; [loopback.Client.Check] has more.
 var (
-	errDenied      = errors.New("the operator denies this address")
+	errDenied      = errors.New("the operator denies this address (upstream.deny)")
 	errUnspecified = errors.New("the unspecified address names no origin")
 	errOwn         = errors.New("this is the proxy's own address: ask it directly, without the proxy")
 )

@@ -408,7 +408,7 @@ var commandLine = []string{"cli", "cli/card", "cli/engine"}
 
 // leaves are the packages that import nothing of ours.
 var leaves = []string{
-	"robots/urlpath", "cli/child", "cli/evidence/warc",
+	"configs", "robots/urlpath", "cli/child", "cli/evidence/warc",
 	"proxy/admin/guard", "proxy/distrust", "proxy/flow", "proxy/seal/cover", "proxy/seal/names", "proxy/socks", "proxy/upstream/pool",
 	"internal/build", "internal/clientsetup", "internal/coalesce", "internal/enum", "internal/fair", "internal/hostname", "internal/keyerr", "internal/listen", "internal/loopback",
 	"internal/nfexpr", "internal/outage", "internal/printable", "internal/redirected", "internal/shortage", "internal/wholefile",
