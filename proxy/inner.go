@@ -48,7 +48,7 @@ func (t *tunnel) target(r *http.Request) (target robots.Target, named robots.Ori
 	named = target.Origin
 	// HTTP/1.0 may have no Host; HTTP/2 may have one besides :authority.
 	for _, host := range slices.Concat(r.Header["Host"], []string{r.Host}) {
-		if host == "" || named != t.origin || r.ProtoMajor == 1 && r.URL.IsAbs() {
+		if host == "" || host == t.authority || named != t.origin || r.ProtoMajor == 1 && r.URL.IsAbs() {
 			continue
 		}
 		if named, err = robots.ParseOrigin(t.origin.Scheme + "://" + host); err != nil {

@@ -28,6 +28,7 @@ type tunnel struct {
 	hijacked  net.Conn      // the connection as it was accepted, without any layer
 	door      decision.Door // by which it came: Connect, SOCKS or Transparent
 	origin    robots.Origin // where it leads; its scheme is that of what is spoken inside
+	authority string        // of origin, once the tunnel is handed to a server
 	user      string        // who opened it, as the client says by Proxy-Authorization or SOCKS
 	handshake distrust.Handshake
 
@@ -74,6 +75,7 @@ func (s *Server) serveTunnel(t *tunnel) {
 // tunnel, or the TLS in it.
 func (s *Server) enter(t *tunnel, conn net.Conn, feed *conns.Feed) {
 	t.SetDeadline(time.Time{})
+	t.authority = t.origin.Authority()
 	feed.Deliver(conn)
 }
 

@@ -55,7 +55,9 @@ func stripHopByHop(h http.Header, websocket bool) {
 		}
 	}
 	for _, name := range hopByHop {
-		delete(h, name)
+		if _, found := h[name]; found { // to look for a field takes a third of what it takes to delete it
+			delete(h, name)
+		}
 	}
 	if websocket {
 		h["Connection"] = []string{"Upgrade"}

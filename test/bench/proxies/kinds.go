@@ -36,6 +36,9 @@ const (
 	logging = "robotsproxy, logging"
 	signing = "robotsproxy, signing"
 	floor   = "ReverseProxy"
+
+	// goproxyHTTP1 asks origins over HTTP/1.1 as robotsproxy does for clients of HTTP/1.1.
+	goproxyHTTP1 = "goproxy, HTTP/1.1 to origins"
 )
 
 // kinds returns all proxies: robotsproxy as built at program, further builds of it by name, and
@@ -55,6 +58,9 @@ func kinds(program string, builds map[string]string) []kind {
 	return append(all, []kind{
 		{name: "goproxy", command: func(s *site, _, address string) (*exec.Cmd, error) {
 			return ownRole("goproxy", address, s.caFile(), s.keyFile())
+		}},
+		{name: goproxyHTTP1, cases: []string{secureKept, secureCrowd, secureMany}, command: func(s *site, _, address string) (*exec.Cmd, error) {
+			return ownRole("goproxy", address, s.caFile(), s.keyFile(), "http/1.1")
 		}},
 		{name: floor, noTLS: "it is no forward proxy", command: func(_ *site, _, address string) (*exec.Cmd, error) {
 			return ownRole("reverseproxy", address)

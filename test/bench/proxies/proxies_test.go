@@ -28,7 +28,7 @@ func TestSmoke(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, progress bytes.Buffer
-	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy(, logging|, signing|, GOMAXPROCS=1)?|goproxy|ReverseProxy)$"}, &out, &progress)
+	err := run(t.Context(), []string{"-robotsproxy", program, "-scale", "smoke", "-proxies", "^(robotsproxy(, logging|, signing|, GOMAXPROCS=1)?|goproxy.*|ReverseProxy)$"}, &out, &progress)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}

@@ -15,10 +15,12 @@ import (
 )
 
 // serveGoproxy is the role of goproxy by itself, configured for speed: with robotsproxy's
-// transport, and with certificates that it keeps. It judges nothing.
+// transport, and with certificates that it keeps. It judges nothing. It asks https origins over
+// HTTP/2, for which all clients share connections, or over HTTP/1.1 if the last argument says
+// so.
 func serveGoproxy(args []string) error {
-	if len(args) != 3 {
-		return errors.New("goproxy needs an address and the files of the CA and its key")
+	if len(args) != 3 && (len(args) != 4 || args[3] != "http/1.1") {
+		return errors.New("goproxy needs an address and the files of the CA and its key, and may have http/1.1")
 	}
 	ca, err := tls.LoadX509KeyPair(args[1], args[2])
 	if err != nil {
@@ -35,6 +37,10 @@ func serveGoproxy(args []string) error {
 	p := goproxy.NewProxyHttpServer()
 	p.Tr = tunedTransport()
 	p.Tr.TLSClientConfig = &tls.Config{RootCAs: roots}
+	if len(args) == 4 {
+		p.Tr.Protocols = new(http.Protocols)
+		p.Tr.Protocols.SetHTTP1(true)
+	}
 	p.ConnectDial = nil
 	p.KeepAcceptEncoding = true
 	p.AllowHTTP2 = true
