@@ -164,10 +164,11 @@ func (everySite) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// fill puts so many origins into a store.
+// fill puts so many origins into a store. It logs what each tenth of them takes.
 func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
 	t.Helper()
 	now := time.Now()
+	tenth, spent := max(origins/10, 1), cpuTime(t)
 	recs := make([]store.Record, 0, 128) // as many as are written at once
 	for i := range origins {
 		recs = append(recs, manyRecord(random, i, now))
@@ -178,7 +179,27 @@ func fill(t *testing.T, s store.Store, random *rand.Rand, origins int) {
 			t.Fatal(err)
 		}
 		recs = recs[:0]
+		if before := i + 1 - cap(recs); (i+1)/tenth > before/tenth {
+			total := cpuTime(t)
+			t.Logf("Put: %v of CPU each up to %d", (total-spent)/time.Duration(tenth), i+1)
+			spent = total
+		}
 	}
+}
+
+// cpuTime is what this process has used.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Skipf("this test reads proc(5): %v", err)
+	}
+	_, afterName, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(afterName)
+	const utime, stime, tick = 11, 12, 10 * time.Millisecond
+	user, _ := strconv.Atoi(fields[utime])
+	system, _ := strconv.Atoi(fields[stime])
+	return time.Duration(user+system) * tick
 }
 
 // refused is a transport for keepers that must not fetch.
