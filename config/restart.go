@@ -29,6 +29,12 @@ func (c Config) NeedsRestart(started Config) []string {
 	return keys
 }
 
+// IsBeingWritten reports whether a running proxy must not go on with c in place of current,
+// because its file has not one octet: so is a file that is just being written.
+func (c Config) IsBeingWritten(current Config) bool {
+	return c.file.IsEmpty() && !current.file.IsEmpty()
+}
+
 func isReloadable(key string) bool {
 	return slices.ContainsFunc(reloadable, func(r string) bool { return key == r || strings.HasPrefix(key, r+".") })
 }

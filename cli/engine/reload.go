@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +35,9 @@ func (s *Service) apply() error {
 	cfg, err := s.load()
 	if err != nil {
 		return err
+	}
+	if cfg.IsBeingWritten(s.current) {
+		return errors.New("the configuration's file is empty, as a file is while it is being written: reload when it is whole; if you want the defaults, write {} into it")
 	}
 	own, ownWarnings, err := cfg.ListenTLS.Load()
 	if err != nil {

@@ -64,6 +64,9 @@ func New(file string, text []byte) *Decoder {
 	return d
 }
 
+// IsEmpty reports whether there is a file without a single octet.
+func (d *Decoder) IsEmpty() bool { return d.file != "" && len(d.lines) == 1 && d.lines[0] == "" }
+
 // Decode reads the file into the struct that target points to. Keys that the file does not
 // have keep their values; a list or mapping in the file replaces the present one. In each
 // single value, ${NAME} stands for the environment variable NAME.

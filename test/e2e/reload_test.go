@@ -130,6 +130,10 @@ func TestReloadOfABadConfiguration(t *testing.T) {
 		}
 		wantRefused(t, w.curl(site.URL+"/cart"), "Disallow: /cart")
 	}
+	must(t, os.Truncate(w.config, 0))
+	if status, body := w.send(http.MethodPost, "/api/v1/reload"); status != http.StatusUnprocessableEntity || !strings.Contains(body, "file is empty") {
+		t.Errorf("a file that is being written: status %d: %s", status, body)
+	}
 	must(t, os.Remove(w.config))
 	if status, body := w.send(http.MethodPost, "/api/v1/reload"); status != http.StatusUnprocessableEntity || !strings.Contains(body, "robotsproxy.yaml") {
 		t.Errorf("without a file: status %d: %s", status, body)
