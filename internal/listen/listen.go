@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,11 +34,14 @@ type Listeners struct {
 // Close.
 func Open(reusePort bool) (*Listeners, error) {
 	l := &Listeners{reusePort: reusePort, passed: map[string][]*net.TCPListener{}}
+	if err := checkPassed(); err != nil {
+		return nil, err
+	}
 	for _, file := range activation.Files(true) {
 		listener, err := listenerOf(file)
 		if err != nil {
 			l.Close()
-			return nil, fmt.Errorf("taking the socket called %s from systemd: %w", file.Name(), err)
+			return nil, fmt.Errorf("taking the socket that LISTEN_FDNAMES calls %s: %w", file.Name(), err)
 		}
 		tcp, ok := listener.(*net.TCPListener)
 		if !ok {
@@ -50,11 +54,28 @@ func Open(reusePort bool) (*Listeners, error) {
 	return l, nil
 }
 
+// checkPassed returns an error if the environment does not name each socket that it says is passed
+// to this process. Package activation would take any number of them, which need not exist.
+func checkPassed() error {
+	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) { // they are another process's
+		return nil
+	}
+	said, names := os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
+	named := 0
+	if names != "" {
+		named = strings.Count(names, ":") + 1
+	}
+	if passed, err := strconv.Atoi(said); err != nil || passed != named {
+		return fmt.Errorf("LISTEN_FDS says that %q sockets are passed, and LISTEN_FDNAMES has %d names: write into LISTEN_FDS how many there are, and into LISTEN_FDNAMES a name for each, with colons between them", said, named)
+	}
+	return nil
+}
+
 // listenerOf returns a listener on a socket, and closes the file.
 func listenerOf(file *os.File) (net.Listener, error) {
 	defer file.Close()
 	if !isListening(file) {
-		return nil, errors.New("it takes no connections: write ListenStream=HOST:PORT in its unit")
+		return nil, errors.New("it takes no connections, or none was passed: write ListenStream=HOST:PORT in its unit; without systemd, write into LISTEN_FDS how many sockets there are")
 	}
 	return net.FileListener(file)
 }

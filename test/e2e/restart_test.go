@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -10,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A load asks for pages without a pause, each time by a new connection to the proxy.
@@ -22,6 +26,9 @@ type load struct {
 	failed []string
 }
 
+// loaders is how many clients of a load ask at once.
+const loaders = 9
+
 // loaded puts a load on the proxy: by plain HTTP, and by CONNECT with HTTP/1.1 and HTTP/2.
 func (w *world) loaded() *load {
 	w.t.Helper()
@@ -29,7 +36,7 @@ func (w *world) loaded() *load {
 	for _, scheme := range []string{"http", "https", "h2"} {
 		site, client := newOrigin(w.t, scheme, shop(), nil), w.client(scheme == "h2")
 		client.Transport.(*http.Transport).DisableKeepAlives = true
-		for range 3 {
+		for range loaders / 3 {
 			l.asking.Go(func() { l.ask(client, site.URL+"/products/1") })
 		}
 	}
@@ -128,7 +135,16 @@ func (w *world) passSocket(name string) (address string) {
 	return l.Addr().String()
 }
 
-// While systemd holds the socket, no connection is refused: clients wait for the next process.
+// queued is how many clients wait to be accepted at a socket that the program is passed.
+func queued(t *testing.T, socket *os.File) int {
+	t.Helper()
+	info, err := unix.GetsockoptTCPInfo(int(socket.Fd()), unix.IPPROTO_TCP, unix.TCP_INFO)
+	must(t, err)
+	return int(info.Unacked)
+}
+
+// While systemd holds the socket, no connection is refused: clients wait for the next process,
+// however long the last one takes to end.
 func TestRestartWithPassedSocketFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,7 +160,10 @@ func TestRestartWithPassedSocketFailsNoRequest(t *testing.T) {
 		slow := w.slow(site)
 		w.signal(syscall.SIGTERM)
 		w.log.wait(t, w.exited, "stopping")
-		time.AfterFunc(time.Second, release) // meanwhile, clients wait
+		waitFor(t, func() bool { return queued(t, w.sockets[0]) == loaders }, func() string {
+			return fmt.Sprintf("%d clients wait for the next process, not %d", queued(t, w.sockets[0]), loaders)
+		})
+		release()
 		if state := w.ended(); state.ExitCode() != 0 {
 			t.Fatalf("%v; its log:\n%s", state, w.log)
 		}
@@ -170,7 +189,9 @@ func TestRestartWithReusePortFailsNoRequest(t *testing.T) {
 		t.Cleanup(next.stop)
 		w.signal(syscall.SIGTERM)
 		w.log.wait(t, w.exited, "stopping")
-		load.more(t)
+		served := func() int { return len(next.log.Lines(`"message":"request"`)) }
+		before := served()
+		waitFor(t, func() bool { return served() > before+200 }, func() string { return "the next process does not serve the load" })
 		if status, _ := next.get("/readyz"); status != http.StatusOK {
 			t.Errorf("/readyz while the last process drains: status %d", status)
 		}
@@ -216,6 +237,28 @@ func TestPassedSocketsByName(t *testing.T) {
 	must(t, supervisor.SetReadDeadline(time.Now().Add(testTimeout)))
 	if n, err := supervisor.Read(said); err != nil || string(said[:n]) != "READY=1" {
 		t.Errorf("the supervisor is told %q, %v", said[:n], err)
+	}
+}
+
+// What the environment says of sockets need not be true.
+func TestSocketsThatAreNotPassed(t *testing.T) {
+	t.Parallel()
+	const advice = "write into LISTEN_FDS how many"
+	for _, vars := range [][]string{
+		{"LISTEN_FDS=1000000000", "LISTEN_FDNAMES=listen"},
+		{"LISTEN_FDS=2", "LISTEN_FDNAMES=listen:admin_listen"},
+		{"LISTEN_FDS=2", "LISTEN_FDNAMES=listen"},
+		{"LISTEN_FDS=-1", "LISTEN_FDNAMES=listen"},
+		{"LISTEN_FDS=", "LISTEN_FDNAMES=listen"},
+		{"LISTEN_FDS=1", "LISTEN_FDNAMES="},
+	} {
+		w := newWorld(t, "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0")
+		w.passSocket("listen")
+		w.vars = vars
+		w.launch()
+		if state := w.ended(); state.ExitCode() != 1 || !strings.Contains(w.log.String(), advice) {
+			t.Errorf("%q: %v:\n%s", vars, state, w.log)
+		}
 	}
 }
 

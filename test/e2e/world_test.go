@@ -122,13 +122,14 @@ func (w *world) launch(flags ...string) {
 		w.command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: w.user, Gid: w.user}}
 	}
 	w.command.Stderr = w.log
-	w.command.Env = append([]string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}, w.vars...)
+	w.command.Env = []string{"HOME=" + w.dir, "http_proxy=http://" + deadAddress, "https_proxy=http://" + deadAddress}
 	if len(w.sockets) > 0 {
 		w.command.Env = append(w.command.Env, "LISTEN_FDS="+strconv.Itoa(len(w.sockets)), "LISTEN_FDNAMES="+strings.Join(w.socketNames, ":"))
 	}
 	if w.notify != "" {
 		w.command.Env = append(w.command.Env, "NOTIFY_SOCKET="+w.notify)
 	}
+	w.command.Env = append(w.command.Env, w.vars...)
 	must(w.t, w.command.Start())
 	go func(command *exec.Cmd, exited chan struct{}) {
 		command.Wait()
