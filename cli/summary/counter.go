@@ -50,7 +50,7 @@ func (c *Counter) Add(d decision.Decision) {
 			failure.Requests++
 		}
 	}
-	if d.Judgment == decision.Allowed && !d.Refused && !d.WouldRefuse {
+	if !d.Refused && !d.WouldRefuse {
 		return
 	}
 	why := aboutOf(d)

@@ -49,7 +49,7 @@ func TestDecisions(t *testing.T) {
 			"1 refused", "1 refused  " + shop + "  its turn would have come after pace.max_wait",
 		},
 		{
-			"mode report", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: "Disallow: /a", Line: 3},
+			"mode report", decision.Decision{Judgment: decision.Disallowed, Reason: decision.ByRule, Rule: "Disallow: /a", Line: 3, WouldRefuse: true},
 			Requests{WouldRefuse: 1, Causes: []Cause{{about{shop, false, decision.ByRule, "Disallow: /a", 3, "Disallow: /a (line 3)"}, 1}}},
 			"0 refused, 1 let through that robots.txt disallows (mode report)", "1 reported  " + shop + "  Disallow: /a (line 3)",
 		},

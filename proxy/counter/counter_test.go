@@ -219,7 +219,7 @@ func TestOutcomes(t *testing.T) {
 		"passed":                    {func(*decision.Decision) {}, counts.Passed},
 		"the origin's own 429":      {func(d *decision.Decision) { d.Status = 429 }, counts.Passed},
 		"refused":                   {func(d *decision.Decision) { d.Judgment, d.Refused, d.Status = decision.Disallowed, true, 403 }, counts.Refused},
-		"mode report":               {func(d *decision.Decision) { d.Judgment = decision.Disallowed }, counts.WouldRefuse},
+		"mode report":               {func(d *decision.Decision) { d.Judgment, d.WouldRefuse = decision.Disallowed, true }, counts.WouldRefuse},
 		"preferences' mode report":  {func(d *decision.Decision) { d.WouldRefuse = true }, counts.WouldRefuse},
 		"too late":                  {func(d *decision.Decision) { d.Refused, d.Status = true, 429 }, counts.Late},
 		"too late, the client left": {func(d *decision.Decision) { d.Refused, d.Status = true, 0 }, counts.Late},

@@ -50,7 +50,10 @@ type Decision struct {
 
 	Preference     string `json:"preference,omitempty"`      // what the site says that refuses the declared use; "": nothing
 	PreferenceLine int    `json:"preference_line,omitempty"` // in robots.txt or, if Preference begins with tdmrep, in tdmrep.json
-	WouldRefuse    bool   `json:"would_refuse,omitempty"`
+
+	// WouldRefuse says that the request was let through for no other reason than a mode report: that
+	// of its identity, if Judgment is Disallowed, else that of preferences.
+	WouldRefuse bool `json:"would_refuse,omitempty"`
 
 	Edge  Edge   `json:"edge,omitempty"`  // what the origin did although its robots.txt allows the request
 	Price string `json:"price,omitempty"` // that it named, if Edge is Priced
@@ -63,7 +66,7 @@ func (d *Decision) Outcome() counts.Outcome {
 		return counts.Late
 	case d.Refused:
 		return counts.Refused
-	case d.Judgment != Allowed || d.WouldRefuse:
+	case d.WouldRefuse:
 		return counts.WouldRefuse
 	}
 	return counts.Passed
@@ -74,9 +77,9 @@ func (d *Decision) Why() string {
 	switch {
 	case d.Refused && d.Judgment == Allowed:
 		return "its turn would have come after pace.max_wait"
-	case d.WouldRefuse && d.PreferenceLine > 0:
+	case d.WouldRefuse && d.Judgment == Allowed && d.PreferenceLine > 0:
 		return fmt.Sprintf("%s (line %d)", d.Preference, d.PreferenceLine)
-	case d.WouldRefuse:
+	case d.WouldRefuse && d.Judgment == Allowed:
 		return cmp.Or(d.Preference, ByPreference.Phrase())
 	case d.Rule != "":
 		return fmt.Sprintf("%s (line %d)", d.Rule, d.Line)

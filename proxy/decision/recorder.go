@@ -243,7 +243,7 @@ func (f LogFilter) shows(d *Decision) bool {
 	case LogNone:
 		return false
 	case LogRefused:
-		return d.Judgment != Allowed || d.Refused || d.WouldRefuse
+		return d.Refused || d.WouldRefuse
 	}
 	return true
 }

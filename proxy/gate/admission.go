@@ -197,7 +197,8 @@ func (a *Admission) Done(status int, bytes int64, failure error) {
 	if d.PacedMS > 0 {
 		d.PacedBy = string(a.permit.Waited())
 	}
-	d.Preference, d.PreferenceLine, d.WouldRefuse = a.Preference, a.PreferenceLine, a.WouldRefuse
+	d.Preference, d.PreferenceLine = a.Preference, a.PreferenceLine
+	d.WouldRefuse = a.Admits() && (a.WouldRefuse || a.Judgment != decision.Allowed)
 	d.Edge, d.Price = a.edge, a.price
 	d.OverrideReason, d.OverrideBy = a.OverrideReason, a.OverrideBy
 	if a.signed != "" {

@@ -332,7 +332,7 @@ func expected(scope report.Scope, lines []line, changes []report.Change) wanted 
 			s.pace++
 		case l.Status == 403:
 			s.refused++
-		case l.Verdict == "disallowed" || l.WouldRefuse:
+		case l.WouldRefuse:
 			s.would++
 		default:
 			s.allowed++
@@ -363,7 +363,7 @@ func expected(scope report.Scope, lines []line, changes []report.Change) wanted 
 		switch {
 		case l.Status == 429:
 			add("refusals", fmt.Sprint(origin, " pace  "), l)
-		case l.WouldRefuse || l.Reason == "preference":
+		case l.WouldRefuse && l.Verdict == "allowed" || l.Reason == "preference":
 			add("refusals", fmt.Sprint(origin, " preference  ", l.Preference), l)
 			add("preferences", fmt.Sprint(origin, " ", l.Preference), l)
 		case l.Verdict == "disallowed":

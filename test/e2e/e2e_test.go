@@ -688,7 +688,7 @@ func TestModes(t *testing.T) {
 	if r := report.curl(o.URL + "/cart"); r.status != 200 || r.header["Proxy-Status"] != nil {
 		t.Errorf("report: %+v", r)
 	}
-	report.decision(o.URL+"/cart").want(t, "verdict", "disallowed", "reason", "rule", "rule", "Disallow: /cart", "status", 200)
+	report.decision(o.URL+"/cart").want(t, "verdict", "disallowed", "reason", "rule", "rule", "Disallow: /cart", "status", 200, "would_refuse", true)
 	report.wantMetric(`robotsproxy_requests_total{identity="default",reason="rule",verdict="disallowed"}`, "1")
 
 	off := start(t, "default_identity: {mode: off}")

@@ -58,7 +58,7 @@ function offer(select, known, asked) {
 }
 
 function answer(v, mode, lines) {
-  const kind = kindOf(mode === "report" ? { ...v, refused: false } : v), list = el("dl", { class: "facts" });
+  const kind = kindOf(mode === "report" && v.verdict !== "allowed" ? { ...v, would_refuse: true } : v), list = el("dl", { class: "facts" });
   facts(list, [
     ["URL", el("code", {}, foreign(v.url, 1000))],
     ["Identity", `${plain(v.identity, 60)}${mode ? `, mode ${mode}` : ""}`],

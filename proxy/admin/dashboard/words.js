@@ -11,11 +11,11 @@ export const kinds = {
   held: { sign: "‖", word: "held back", hint: "Allowed, but its turn would come too late" },
 };
 
-// kindOf returns the kind of a decision, or of a verdict, which does not depend on the mode.
+// kindOf returns the kind of a decision, or of a verdict in mode enforce.
 export function kindOf(d) {
-  if (d.verdict === "allowed" && d.would_refuse && !d.refused) return "reported";
+  if (d.would_refuse && !d.refused) return "reported";
   if (d.verdict === "allowed") return d.refused ? "held" : "allowed";
-  return d.refused === false ? "reported" : "refused";
+  return "refused";
 }
 
 export function chip(kind) {

@@ -15,7 +15,7 @@ func TestFilter(t *testing.T) {
 		"passed":   {Origin: "https://xn--bcher-kva.example:8443", Agent: "ExampleBot", Identity: "images", Judgment: decision.Allowed, Reason: decision.NoRule, WaitMS: 1500},
 		"failed":   {Origin: "http://down.example", Agent: "ExampleBot", Identity: "default", Judgment: decision.Allowed, Reason: decision.NoGroup, Error: "connection refused"},
 		"refused":  {Origin: "https://shop.example", Agent: "curl", Identity: "default", Judgment: decision.Disallowed, Reason: decision.ByRule, Refused: true},
-		"reported": {Origin: "https://shop.example", Agent: "Scrapy", Identity: "images", Judgment: decision.Disallowed, Reason: decision.ByRule, Client: netip.MustParseAddr("fe80::1%eth0")},
+		"reported": {Origin: "https://shop.example", Agent: "Scrapy", Identity: "images", Judgment: decision.Disallowed, Reason: decision.ByRule, WouldRefuse: true, Client: netip.MustParseAddr("fe80::1%eth0")},
 		"asked":    {Origin: "https://shop.example", Agent: "Scrapy", Identity: "images", Judgment: decision.Allowed, Reason: decision.ByRule, WouldRefuse: true},
 		"late":     {Origin: "https://slow.example", Agent: "curl", Identity: "default", Judgment: decision.Allowed, Reason: decision.NoRule, Refused: true, Status: 429, Error: "its turn"},
 	}
