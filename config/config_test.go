@@ -14,6 +14,8 @@ import (
 	"robotsproxy/certs"
 	"robotsproxy/config/strictyaml"
 	"robotsproxy/internal/keyerr"
+	"robotsproxy/internal/listen"
+	"robotsproxy/internal/redirected"
 )
 
 // loadText loads a file of this content.
@@ -114,6 +116,29 @@ func TestLoad(t *testing.T) {
 		} else if got := test.got(c); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.text, got, test.want)
 		}
+	}
+}
+
+// Only Linux can do what reuse_port and transparent ask for.
+func TestKeysOfOneSystem(t *testing.T) {
+	for text, on := range map[string]struct {
+		supported bool
+		is        func(Config) bool
+		fault     string
+	}{
+		"reuse_port: true": {listen.ReusePortSupported, func(c Config) bool { return c.ReusePort }, "FILE:1:13: reuse_port: only Linux"},
+		"transparent: :0":  {redirected.Supported, func(c Config) bool { return c.Transparent == ":0" }, "FILE:1:14: transparent: only Linux"},
+	} {
+		c, err := loadText(t, text)
+		switch {
+		case on.supported && (err != nil || !on.is(c)):
+			t.Errorf("%s: %v", text, err)
+		case !on.supported && (err == nil || !strings.HasPrefix(err.Error(), on.fault)):
+			t.Errorf("%s: %v, want %s", text, err, on.fault)
+		}
+	}
+	if Default().ReusePort {
+		t.Error("reuse_port is true by default")
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
+
+	"robotsproxy/internal/shortage"
 )
 
 // asSite is an environment variable that makes the test binary a site that sends back what
@@ -87,10 +88,8 @@ func (l near) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestIdleTunnels(t *testing.T) {
 	const many = 10_000
-	var files syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
-	if files.Cur < many+500 {
-		t.Skipf("a process may have only %d files; raise that to %d by ulimit -n", files.Cur, many+500)
+	if files := shortage.Descriptors(); files < many+500 {
+		t.Skipf("a process may have only %d files; raise that to %d by ulimit -n", files, many+500)
 	}
 	w := unreadWorld(t, newSays("404"))
 	site := siteElsewhere(t)

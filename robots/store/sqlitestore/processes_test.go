@@ -215,7 +215,7 @@ func fill(s *Store, name string, room uint64) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		return err
 	}
-	limit.Cur = room
+	limitTo(&limit.Cur, room)
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		return err
 	}
@@ -238,6 +238,11 @@ func fill(s *Store, name string, room uint64) error {
 	}
 	fmt.Println(i)
 	return nil
+}
+
+// limitTo sets the value of a limit, whose type is not the same on every system.
+func limitTo[T int64 | uint64](limit *T, value uint64) {
+	*limit = T(value)
 }
 
 // While another process writes, records can be read, and one that is put waits.
