@@ -33,8 +33,17 @@ type exchange struct {
 	started time.Time
 	proxy   *proxy // nil if it is a sealed command's own
 	life    int    // which life of the proxy's it began in
+	place   int    // see proxy.currentPlace
+	isAgain bool   // it is not the first on its connection
 
 	arrivals int // how often it has come to its origin
+}
+
+// after says that an exchange follows the first one on its connection: it goes to the same process,
+// also if another has that one's place by now.
+func (x *exchange) after(first *exchange) *exchange {
+	x.life, x.place, x.isAgain = first.life, first.place, true
+	return x
 }
 
 // An outcome is what a client got.
@@ -52,7 +61,8 @@ type outcome struct {
 type witness struct {
 	versions []version // of the robots.txt, that may have ruled
 	moods    []mood    // of the origin
-	killed   bool      // the proxy has been killed meanwhile
+	killed   bool      // the proxy has been killed or stopped meanwhile
+	replaced bool      // the next process has taken the proxy's place meanwhile
 }
 
 func (w witness) allows(agent, path string) bool {
@@ -103,6 +113,8 @@ func judge(x exchange, got outcome, w witness) (name string, err error) {
 	switch kind := errorType.FindStringSubmatch(status); {
 	case got.status == 0 && w.killed:
 		return "lost with the proxy", nil
+	case got.status == 0 && w.replaced && x.isAgain: // the connection ends when it is idle (RFC 9112 9.5)
+		return "lost on a kept connection", nil
 	case got.status == 0:
 		return "", fmt.Errorf("no response: %w", got.err)
 	case status == "" && !x.origin.isMine(got.header):
@@ -229,7 +241,7 @@ func (c *checker) begin(x exchange) *exchange {
 	x.page = x.origin.page(x.path)
 	x.started = time.Now()
 	if x.proxy != nil {
-		x.life = x.proxy.currentLife()
+		x.life, x.place = x.proxy.currentLife(), x.proxy.currentPlace()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +281,11 @@ func (c *checker) abandon(x *exchange, how string) {
 func (x *exchange) witness() witness {
 	var w witness
 	w.versions, w.moods = x.origin.past(x.started.Add(-rulesFor))
-	w.killed = x.proxy != nil && (isAway(x.life) || x.proxy.currentLife() != x.life)
+	if x.proxy != nil {
+		life, place := x.proxy.currentLife(), x.proxy.currentPlace()
+		w.replaced = place != x.place
+		w.killed = isAway(x.life) || life-x.life != 2*(place-x.place)
+	}
 	return w
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -55,6 +56,7 @@ func TestJudge(t *testing.T) {
 	open, shut := witness{versions: []version{allowsAll}}, witness{versions: []version{closesA}}
 	in := func(m mood) witness { return witness{versions: []version{allowsAll}, moods: []mood{m}} }
 	killed := witness{versions: []version{allowsAll}, killed: true}
+	replaced := witness{versions: []version{allowsAll}, replaced: true}
 	for _, test := range []struct {
 		what   string
 		fault  pageFault
@@ -98,6 +100,8 @@ func TestJudge(t *testing.T) {
 		{"no place for a connection", faultless, failedWith("connection_limit_reached"), open, "", "connection_limit_reached"},
 		{"no response", faultless, outcome{err: errors.New("reset")}, open, "", "no response: reset"},
 		{"no response from a proxy that was killed", faultless, outcome{err: errors.New("reset")}, killed, "lost with the proxy", ""},
+		{"no response from a proxy that was replaced", faultless, outcome{err: errors.New("reset")}, replaced, "", "no response: reset"},
+		{"cut short when the proxy was replaced", faultless, passed(func(o *outcome) { o.complete, o.err = false, io.ErrUnexpectedEOF }), replaced, "", "is cut short"},
 	} {
 		name, err := judge(exchangeOf(test.fault), test.got, test.model)
 		switch {
@@ -106,6 +110,33 @@ func TestJudge(t *testing.T) {
 		case test.broken != "" && (err == nil || !strings.Contains(err.Error(), test.broken)):
 			t.Errorf("%s: %q, %v; want an error with %q", test.what, name, err, test.broken)
 		}
+	}
+}
+
+// A request may be lost on a connection that has carried another, if the next process takes the
+// place of the one that it leads to. It may not be lost otherwise.
+func TestLostWhenReplaced(t *testing.T) {
+	p := &proxy{}
+	first := &exchange{proxy: p, origin: &origin{}}
+	again := (&exchange{proxy: p, origin: &origin{}}).after(first)
+	lost := outcome{err: errors.New("EOF")}
+	judged := func(x *exchange) string {
+		name, err := judge(*x, lost, x.witness())
+		return fmt.Sprint(name, err)
+	}
+	if got := judged(again); got != "no response: EOF" {
+		t.Errorf("before: %s", got)
+	}
+	p.life, p.replaced = p.life+2, p.replaced+1
+	if got := judged(again); got != "lost on a kept connection<nil>" {
+		t.Errorf("on a kept connection: %s", got)
+	}
+	if got := judged(first); got != "no response: EOF" {
+		t.Errorf("the first on its connection: %s", got)
+	}
+	p.life += 2 // killed and started again
+	if got := judged(first); got != "lost with the proxy<nil>" {
+		t.Errorf("with a process that was killed: %s", got)
 	}
 }
 

@@ -85,7 +85,7 @@ func (c *client) behave(_ context.Context, door doorKind, o *origin) {
 		for i := range 1 + c.random.IntN(4) {
 			x := first
 			if i > 0 {
-				x = c.exchange(door, o, methods[c.random.IntN(len(methods))])
+				x = c.exchange(door, o, methods[c.random.IntN(len(methods))]).after(first)
 			}
 			streams.Go(func() { c.fetch(s, x) })
 		}
@@ -97,7 +97,7 @@ func (c *client) behave(_ context.Context, door doorKind, o *origin) {
 		if !again {
 			return
 		}
-		again = c.fetch(s, c.exchange(door, o, methods[c.random.IntN(len(methods))]))
+		again = c.fetch(s, c.exchange(door, o, methods[c.random.IntN(len(methods))]).after(first))
 	}
 }
 

@@ -30,6 +30,7 @@ var faults = []fault{
 	{name: "proxy killed on a full disk", inject: (*soak).killOnFullDisk, needs: func(s *soak) string { return s.missing.mount }, endsLife: true},
 	{name: "proxy killed", inject: (*soak).killProxy, endsLife: true},
 	{name: "proxy restarted", inject: (*soak).restartProxy, endsLife: true},
+	{name: "proxy replaced", inject: (*soak).replaceProxy, endsLife: true},
 }
 
 // disturb injects all faults, one at a time: first each once, then those that end no process
@@ -141,6 +142,12 @@ func (s *soak) restartProxy(_ context.Context, random *rand.Rand) error {
 	p := s.randomProxy(random)
 	p.stop()
 	return p.start()
+}
+
+// replaceProxy has the next process of a proxy take the place of the present one. No request may
+// be lost.
+func (s *soak) replaceProxy(_ context.Context, random *rand.Rand) error {
+	return s.randomProxy(random).replace()
 }
 
 // killRedis takes Redis away for a while. It comes back without its data.

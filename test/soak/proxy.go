@@ -27,13 +27,17 @@ type proxy struct {
 	admin   string
 	log     *journal
 
+	grace time.Duration // shutdown_grace, as the configuration file has it
+
 	samples       []sample           // during the run
 	before, after map[string]float64 // what it took before any client came, and after all had left
 
-	mu     sync.Mutex
-	life   int // see currentLife
-	cmd    *exec.Cmd
-	exited chan struct{}
+	mu       sync.Mutex
+	life     int // see currentLife
+	replaced int // how often a process has left its place to the next one while both ran
+	cmd      *exec.Cmd
+	exited   chan struct{}
+	replaces sync.WaitGroup // processes that have left their place, and end
 }
 
 // currentLife numbers the lives of the process, and the times between them: a number is odd
@@ -52,14 +56,20 @@ func (p *proxy) file() string     { return filepath.Join(p.folder, "robotsproxy.
 func (p *proxy) database() string { return filepath.Join(p.data(), "policies.db") }
 
 // configure replaces the configuration file by the proxy's configuration, and more. A proxy that
-// reads it meanwhile finds all of the old one or all of the new one: an empty file, which
-// os.WriteFile would show it, is a valid configuration with other lifetimes.
+// reads it meanwhile finds all of the old one or all of the new one.
 func (p *proxy) configure(more string) error {
 	next := p.file() + ".next"
-	if err := os.WriteFile(next, []byte(p.config+more), 0o644); err != nil {
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%sshutdown_grace: %v\n%s", p.config, p.grace, more), 0o644); err != nil {
 		return err
 	}
 	return os.Rename(next, p.file())
+}
+
+// currentPlace is how often a process has left its place to the next one.
+func (p *proxy) currentPlace() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.replaced
 }
 
 // startTimeout ends what hangs, and nothing that is only slow.
@@ -67,42 +77,103 @@ const startTimeout = 2 * time.Minute
 
 // start starts the process, and returns when it is ready.
 func (p *proxy) start() error {
-	cmd := exec.Command(p.program, "serve", "--config", p.file(), "--data-dir", p.data())
-	cmd.Env = []string{"HOME=" + p.folder, "PATH=" + os.Getenv("PATH")}
-	cmd.Stderr, cmd.Dir = p.log, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if p.user != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.user, Gid: p.user}
+	cmd, exited, err := p.launch(p.log)
+	if err != nil {
+		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", p.name, err)
-	}
-	exited := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(exited)
-	}()
 	p.mu.Lock()
 	p.cmd, p.exited = cmd, exited
 	p.mu.Unlock()
-	for deadline := time.Now().Add(startTimeout); ; {
-		if status, _, err := p.ask(http.MethodGet, "/readyz"); err == nil && status == http.StatusOK {
-			break
-		}
-		select {
-		case <-exited:
-			return fmt.Errorf("%s ended at its start: %v; its log ends with\n%s", p.name, cmd.ProcessState, p.log.tail())
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is not ready %v after its start; its log ends with\n%s", p.name, startTimeout, p.log.tail())
-		}
+	err = p.await(exited, func() bool {
+		status, _, err := p.ask(http.MethodGet, "/readyz")
+		return err == nil && status == http.StatusOK
+	})
+	if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if isAway(p.life) {
 		p.life++
 	}
+	return nil
+}
+
+// launch starts a process that logs to log. exited is closed when it has ended.
+func (p *proxy) launch(log io.Writer) (cmd *exec.Cmd, exited chan struct{}, err error) {
+	cmd = exec.Command(p.program, "serve", "--config", p.file(), "--data-dir", p.data())
+	cmd.Env = []string{"HOME=" + p.folder, "PATH=" + os.Getenv("PATH")}
+	cmd.Stderr, cmd.Dir = log, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if p.user != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.user, Gid: p.user}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("starting %s: %w", p.name, err)
+	}
+	exited = make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(exited)
+	}()
+	return cmd, exited, nil
+}
+
+// await waits until a process is ready that was launched.
+func (p *proxy) await(exited chan struct{}, isReady func() bool) error {
+	for deadline := time.Now().Add(startTimeout); !isReady(); {
+		select {
+		case <-exited:
+			return fmt.Errorf("%s ended at its start; its log ends with\n%s", p.name, p.log.tail())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not ready %v after its start; its log ends with\n%s", p.name, startTimeout, p.log.tail())
+		}
+	}
+	return nil
+}
+
+// replacedGrace is the shutdown_grace of a process that the next one replaces: longer than any
+// exchange takes. Others have a short one.
+const (
+	replacedGrace = patience
+	endedGrace    = 3 * time.Second
+)
+
+// replace starts the next process beside the present one (reuse_port), and has the present one
+// end, which must lose nothing. It returns when the next one has its place.
+func (p *proxy) replace() error {
+	p.replaces.Wait() // the kernel leads connections rightly between two processes, not three
+	p.grace = replacedGrace
+	if err := p.configure(""); err != nil {
+		return err
+	}
+	if status, body, err := p.ask(http.MethodPost, "/api/v1/reload"); err != nil || status != http.StatusOK {
+		return fmt.Errorf("reloading: status %d, %s, %v", status, body, err)
+	}
+	p.grace = endedGrace
+	if err := p.configure(""); err != nil {
+		return err
+	}
+	serving := newJournal(p.name, p.checker)
+	cmd, exited, err := p.launch(io.MultiWriter(p.log, serving))
+	if err != nil {
+		return err
+	}
+	if err := p.await(exited, func() bool { return strings.Contains(serving.tail(), `"message":"serving"`) }); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	last, lastExited := p.cmd, p.exited
+	p.cmd, p.exited = cmd, exited
+	p.life += 2
+	p.replaced++
+	p.mu.Unlock()
+	last.Process.Signal(syscall.SIGTERM)
+	p.replaces.Go(func() {
+		p.awaitEnd(last, lastExited)
+	})
 	return nil
 }
 
@@ -123,12 +194,18 @@ func (p *proxy) kill() {
 
 // stop ends the process as an operator would, who wants the exit code 0.
 func (p *proxy) stop() {
+	p.replaces.Wait()
 	cmd, exited := p.leave()
 	cmd.Process.Signal(syscall.SIGTERM)
+	p.awaitEnd(cmd, exited)
+}
+
+// awaitEnd waits for the end of a process after SIGTERM.
+func (p *proxy) awaitEnd(cmd *exec.Cmd, exited chan struct{}) {
 	select {
 	case <-exited:
 	case <-time.After(startTimeout):
-		p.checker.fail("%s did not end after SIGTERM; its goroutines:\n%s", p.name, p.dump())
+		p.checker.fail("%s did not end after SIGTERM; its goroutines:\n%s", p.name, p.dump(cmd, exited))
 		cmd.Process.Kill()
 		<-exited
 		return
@@ -138,14 +215,12 @@ func (p *proxy) stop() {
 	}
 }
 
-// dump ends the process, and returns its goroutines, which the Go runtime then writes.
-func (p *proxy) dump() string {
+// dump ends a process, and returns its goroutines, which the Go runtime then writes.
+func (p *proxy) dump(cmd *exec.Cmd, exited chan struct{}) string {
 	p.log.keep(1 << 20)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cmd.Process.Signal(syscall.SIGQUIT)
+	cmd.Process.Signal(syscall.SIGQUIT)
 	select {
-	case <-p.exited:
+	case <-exited:
 	case <-time.After(10 * time.Second):
 	}
 	text := p.log.tail()

@@ -109,7 +109,7 @@ func (s *soak) openProxy(ca *authority, name, cache string) error {
 	isFirst := len(s.proxies) == 0
 	p := &proxy{
 		name: name, program: s.program, folder: filepath.Join(s.folder, fmt.Sprintf("proxy%d", len(s.proxies))),
-		checker: s.checker, doors: map[doorKind]string{}, log: newJournal(name, s.checker),
+		checker: s.checker, doors: map[doorKind]string{}, log: newJournal(name, s.checker), grace: endedGrace,
 	}
 	if err := os.MkdirAll(p.data(), 0o755); err != nil {
 		return err
@@ -166,8 +166,8 @@ listen_tls: {address: %s, cert: %q, key: %q}
 transparent: %q
 admin_listen: %s
 clients: {allow: [127.0.0.0/8, 192.0.2.0/24]}
+reuse_port: true
 limits: {idle_timeout: 15s, stall_timeout: 30s}
-shutdown_grace: 3s
 `, filepath.Base(p.folder), p.doors[plainDoor], p.doors[socksDoor], p.doors[tlsDoor], cert, key, p.doors[transparentDoor], p.admin), nil
 }
 

@@ -86,6 +86,7 @@ func (s *soak) settle() {
 		o.close()
 	}
 	for _, p := range s.proxies {
+		p.replaces.Wait()
 		for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 			after, err := p.measure()
 			if err == nil {
@@ -96,7 +97,7 @@ func (s *soak) settle() {
 				break
 			}
 			if time.Since(begun) > settleTimeout {
-				s.checker.fail("%s has not given back what its clients took: %v; its goroutines:\n%s", p.name, err, p.dump())
+				s.checker.fail("%s has not given back what its clients took: %v; its goroutines:\n%s", p.name, err, p.dump(p.cmd, p.exited))
 				break
 			}
 		}
