@@ -279,10 +279,13 @@ func TestTunnelOfAnotherProtocol(t *testing.T) {
 }
 
 func TestSilentTunnelIsClosed(t *testing.T) {
-	w := newWorld(t, func(s *settings) { s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond })
+	glass := &hourglass{}
+	w := newWorld(t, func(s *settings) { s.onListener = glass.over })
 	for _, said := range []string{"", "GE", "\x16", "\x16\x03\x01\x02\x00\x01"} {
 		c := w.tunnel("example.com:443")
+		before := glass.read.Load()
 		c.send(said)
+		glass.runOut(t, before, len(said))
 		if answer, err := io.ReadAll(c); len(answer) != 0 || err != nil {
 			t.Errorf("after %q: %q, %v", said, answer, err)
 		}

@@ -470,13 +470,16 @@ func TestPlainHTTPInTunnelsThatNeedNotBeRead(t *testing.T) {
 // ClientHello.
 func TestSilenceInUnreadTunnels(t *testing.T) {
 	for _, said := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"} {
+		glass := &hourglass{}
 		w := newWorld(t, func(s *settings) {
 			s.policies = newSays(allowsAll)
 			s.tunnels.Mode = opaque.Never
-			s.proxy.Limits.HeaderTimeout = 50 * time.Millisecond
+			s.onListener = glass.over
 		})
 		c := w.tunnel(echo(t))
+		before := glass.read.Load()
 		c.send(said)
+		glass.runOut(t, before, len(said))
 		io.Copy(io.Discard, c)
 		w.log.WaitLine(t, nil, `"method":"CONNECT"`, `"error":`)
 		w.gauge("robotsproxy_tunnels", 0)

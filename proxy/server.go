@@ -222,12 +222,12 @@ const newGrace = 2 * time.Second
 // the rest and returns the context's error. When it returns, every request has been counted
 // and logged, unless something hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stop()
-	s.awaitAccepting()
 	servers := []*http.Server{s.outer, s.inner, s.byHost}
-	for _, server := range servers {
+	for _, server := range servers { // from now on, each response says that it is the last
 		server.SetKeepAlivesEnabled(false)
 	}
+	s.stop()
+	s.awaitAccepting()
 	s.awaitFirstRequests(ctx)
 	ended := make(chan error)
 	for _, server := range servers {
