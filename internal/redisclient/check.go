@@ -135,6 +135,8 @@ func (c *Client) explain(err error) error {
 		return keyerr.New("redis_url", "%w; the server speaks no TLS there: begin redis_url with redis, or name its TLS port", err)
 	case errors.As(err, &network) && network.Op == "remote error":
 		return keyerr.New("redis_url", "%w; name a certificate that the server trusts by redis_cert and redis_key", err)
+	case strings.Contains(err.Error(), "either ServerName or InsecureSkipVerify"): // there is no host
+		return keyerr.New("redis_url", "%w; a node of the Cluster does not say where it is: give it a cluster-announce-ip or a cluster-announce-hostname that its certificate names", err)
 	case errors.Is(err, redis.Nil):
 		return keyerr.New("redis_url", "the Sentinels at %s watch no such master; mend its master_name", c.address)
 	case errors.As(err, &reply) && !isPassing(reply.Error()):

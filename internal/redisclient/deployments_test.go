@@ -4,6 +4,9 @@ package redisclient_test
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"robotsproxy/internal/keyerr"
 	"robotsproxy/internal/redisclient"
 	"robotsproxy/internal/redistest"
 )
@@ -81,6 +85,40 @@ func TestTLS(t *testing.T) {
 	} {
 		wantPing(t, test.opts, test.fault)
 	}
+}
+
+// A node of a Cluster that does not say where it is cannot be verified.
+func TestClusterOverTLS(t *testing.T) {
+	cert, key := redistest.Certificate(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, bus, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	server := redistest.Start(t, "--port", "0", "--tls-port", "PORT", "--tls-auth-clients", "no", "--tls-cluster", "yes",
+		"--cluster-enabled", "yes", "--cluster-port", bus, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	node := redis.NewClient(&redis.Options{Addr: server.Address, TLSConfig: &tls.Config{InsecureSkipVerify: true}, DisableIdentity: true})
+	defer node.Close()
+	if err := node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the Cluster does not become ready")
+		}
+	}
+	opts := redisclient.Options{URL: "rediss+cluster://" + server.Address, CAFile: cert}
+	if err := redistest.Open(t, opts).Check(t.Context()); !errors.As(err, new(*keyerr.Error)) || !strings.Contains(err.Error(), "cluster-announce-ip") {
+		t.Errorf("got %v", err)
+	}
+	if err := node.ConfigSet(t.Context(), "cluster-announce-ip", "127.0.0.1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := redistest.Open(t, opts).Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantPing(t, redisclient.Options{URL: opts.URL}, "certificate")
 }
 
 func TestSentinels(t *testing.T) {
