@@ -22,6 +22,7 @@ import (
 	"robotsproxy/internal/printable"
 	"robotsproxy/internal/wholefile"
 	"robotsproxy/robots"
+	"robotsproxy/robots/keeper"
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/counts"
 )
@@ -227,9 +228,12 @@ func filesOf(e *engine.Engine) func(context.Context, string) ([]evidence.File, e
 			return nil, err
 		}
 		reservations, err := tdmrep.Versions(ctx, origin)
+		textOf := func(files keeper.Files) func(context.Context, string) ([]byte, bool, error) {
+			return func(ctx context.Context, sum string) ([]byte, bool, error) { return files.Text(ctx, origin, sum) }
+		}
 		return []evidence.File{
-			{URL: robotsTxt.URL(origin), MediaType: "text/plain", Decides: true, Versions: rules},
-			{URL: tdmrep.URL(origin), MediaType: "application/json", Versions: reservations},
+			{URL: robotsTxt.URL(origin), MediaType: "text/plain", Decides: true, Versions: rules, Text: textOf(robotsTxt)},
+			{URL: tdmrep.URL(origin), MediaType: "application/json", Versions: reservations, Text: textOf(tdmrep)},
 		}, err
 	}
 }

@@ -70,9 +70,11 @@ type Missing struct{ Origin, SHA256 string }
 // A File is one of an origin's files that say what bots may do.
 type File struct {
 	URL       string
-	MediaType string          // that the file's standard gives it
-	Decides   bool            // decisions name its texts: it is a robots.txt
-	Versions  []store.Version // with their texts
+	MediaType string // that the file's standard gives it
+	Decides   bool   // decisions name its texts: it is a robots.txt
+	Versions  []store.Version
+	// Text returns the text of one of them, by its SHA256. ok is false if it is no longer kept.
+	Text func(ctx context.Context, sha256 string) (text []byte, ok bool, err error)
 }
 
 // An Archive is what goes into an archive.

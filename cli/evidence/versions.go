@@ -57,7 +57,7 @@ func (a *Archive) writeVersions(ctx context.Context, named map[string][]string, 
 			return index, texts, err
 		}
 		for _, f := range files {
-			if err := w.write(origin, f, named[origin]); err != nil {
+			if err := w.write(ctx, origin, f, named[origin]); err != nil {
 				return index, texts, err
 			}
 		}
@@ -76,20 +76,26 @@ type versionWriter struct {
 }
 
 // write writes the versions of a file of an origin whose decisions name these texts.
-func (w *versionWriter) write(origin string, f File, named []string) error {
+func (w *versionWriter) write(ctx context.Context, origin string, f File, named []string) error {
 	if !f.Decides {
 		named = nil
 	}
 	missing := slices.Clone(named)
 	for _, v := range oldestFirst(f.Versions) {
-		if !isIntact(v) || !slices.Contains(named, v.SHA256) && !mayRule(v, f.Versions, w.period) {
+		if !slices.Contains(named, v.SHA256) && !mayRule(v, f.Versions, w.period) {
+			continue
+		}
+		text, intact, err := f.textOf(ctx, v)
+		if err != nil {
+			return err
+		}
+		if !intact {
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(sum string) bool { return sum == v.SHA256 })
 		line := indexLine{Origin: origin, URL: f.URL, SHA256: v.SHA256, Status: v.Status, FirstSeen: v.FirstSeen.UTC(), LastSeen: v.LastSeen.UTC()}
 		if v.SHA256 != "" {
-			var err error
-			if line.RecordID, err = w.texts.Resource(f.URL, f.MediaType, v.Body, v.FirstSeen); err != nil {
+			if line.RecordID, err = w.texts.Resource(f.URL, f.MediaType, text, v.FirstSeen); err != nil {
 				return err
 			}
 		}
@@ -123,10 +129,15 @@ func oldestFirst(versions []store.Version) []store.Version {
 	})
 }
 
-// isIntact reports whether a version has no text, or that of its sum.
-func isIntact(v store.Version) bool {
-	sum := sha256.Sum256(v.Body)
-	return v.SHA256 == "" || hex.EncodeToString(sum[:]) == v.SHA256
+// textOf returns the text of a version, which may have none. intact is false if it is no longer
+// kept, or is not that of its sum.
+func (f *File) textOf(ctx context.Context, v store.Version) (text []byte, intact bool, err error) {
+	if v.SHA256 == "" {
+		return nil, true, nil
+	}
+	text, ok, err := f.Text(ctx, v.SHA256)
+	sum := sha256.Sum256(text)
+	return text, ok && hex.EncodeToString(sum[:]) == v.SHA256, err
 }
 
 // mayRule reports whether a version may have ruled at some time of the period: from when it was

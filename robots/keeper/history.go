@@ -36,6 +36,11 @@ func (fs Files) Versions(ctx context.Context, origin robots.Origin) ([]store.Ver
 	return fs.keeper.store.Versions(ctx, fs.key(origin).String())
 }
 
+// Text returns the text of a version of an origin's file, as [store.Store] does.
+func (fs Files) Text(ctx context.Context, origin robots.Origin, sha256 string) (text []byte, ok bool, err error) {
+	return fs.keeper.store.Text(ctx, fs.key(origin).String(), sha256)
+}
+
 // URL is that of an origin's file.
 func (fs Files) URL(origin robots.Origin) string {
 	return robots.Target{Origin: origin, Path: fs.kind.Path()}.String()
@@ -45,35 +50,50 @@ func (fs Files) key(origin robots.Origin) memory.Key {
 	return memory.Key{Origin: origin, Kind: fs.kind}
 }
 
-// History returns the history of an origin's file. It has no versions if the origin has
-// never answered. The error is that of the store.
+// maxHistoryTexts bounds the texts of a history, in octets: an origin may serve another text each
+// time.
+const maxHistoryTexts = 64 << 20
+
+// History returns the history of an origin's file: of its versions the last ones, as many as have
+// up to 64 MiB of text, and at least one. It has none if the origin has never answered. The error
+// is that of the store.
 func (fs Files) History(ctx context.Context, origin robots.Origin) (History, error) {
 	h := History{Kind: fs.kind, Origin: fs.key(origin).String()}
 	versions, err := fs.Versions(ctx, origin)
 	if err != nil {
 		return h, err
 	}
-	for i, v := range versions {
-		shown := Version{
-			SHA256: v.SHA256, FirstSeen: v.FirstSeen.UTC(), LastSeen: v.LastSeen.UTC(),
-			Status: v.Status, Text: string(v.Body),
-		}
-		if i+1 < len(versions) {
-			if shown.Diff, err = diff(versions[i+1], v); err != nil {
-				return h, fmt.Errorf("comparing versions of %s: %w", h.Origin, err)
+	read := 0
+	for _, v := range versions {
+		shown := Version{SHA256: v.SHA256, FirstSeen: v.FirstSeen.UTC(), LastSeen: v.LastSeen.UTC(), Status: v.Status}
+		if v.SHA256 != "" {
+			text, ok, err := fs.Text(ctx, origin, v.SHA256)
+			if err != nil {
+				return h, err
 			}
+			if !ok { // it has been dropped
+				continue
+			}
+			if read += len(text); read > maxHistoryTexts && len(h.Versions) > 0 {
+				break
+			}
+			shown.Text = string(text)
 		}
 		h.Versions = append(h.Versions, shown)
+	}
+	for i := range len(h.Versions) - 1 {
+		if h.Versions[i].Diff, err = diff(&h.Versions[i+1], &h.Versions[i]); err != nil {
+			return h, fmt.Errorf("comparing versions of %s: %w", h.Origin, err)
+		}
 	}
 	return h, nil
 }
 
-func diff(from, to store.Version) (string, error) {
-	old := string(from.Body)
-	return udiff.ToUnified(label(from), label(to), old, udiff.Lines(old, string(to.Body)), udiff.DefaultContextLines)
+func diff(from, to *Version) (string, error) {
+	return udiff.ToUnified(label(from), label(to), from.Text, udiff.Lines(from.Text, to.Text), udiff.DefaultContextLines)
 }
 
 // label names a version in a diff.
-func label(v store.Version) string {
+func label(v *Version) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %.12s", v.Status, v.SHA256))
 }

@@ -93,6 +93,12 @@ func (m *Memory) Versions(ctx context.Context, origin string) ([]Version, error)
 	return nil, nil
 }
 
+// Text implements [Store].
+func (m *Memory) Text(ctx context.Context, origin, sha256 string) ([]byte, bool, error) {
+	rec, _, _ := m.Get(ctx, origin)
+	return rec.Body, rec.SHA256 == sha256 && sha256 != "", nil
+}
+
 // Oldest returns up to limit records, those that have not been used for longest, the oldest
 // first.
 func (m *Memory) Oldest(limit int) []Record {

@@ -43,11 +43,10 @@ type Record struct {
 // A Version is an answer that an origin gave, a robots.txt or a status without one, and
 // when it gave it.
 type Version struct {
-	SHA256    string // of Body in hex; empty if the answer was not 2xx
+	SHA256    string // of the text in hex; empty if the answer was not 2xx
 	Status    int
 	FirstSeen time.Time
 	LastSeen  time.Time
-	Body      []byte
 }
 
 // A Change is the first time that an origin gave an answer other than those before.
@@ -74,17 +73,16 @@ type Store interface {
 	// Forget drops an origin's record, as if the origin had never been asked. Its
 	// versions stay.
 	Forget(ctx context.Context, origin string) error
-	// Versions returns the distinct answers of an origin with their texts, the one seen
-	// last first: at least that one, and as many as have up to MaxVersionTexts bytes of
-	// text. A store that does not last knows only the last answer.
+	// Versions returns the distinct answers of an origin, the one seen last first. A store
+	// that does not last knows only the last answer.
 	Versions(ctx context.Context, origin string) ([]Version, error)
+	// Text returns the text of a version of an origin, by its SHA256. ok is false if the store
+	// does not have it, or no longer. An origin may serve a long text each time another, so
+	// callers should not hold those of all versions at once.
+	Text(ctx context.Context, origin, sha256 string) (text []byte, ok bool, err error)
 	// Close releases what the store holds. The store must not be used afterwards.
 	Close() error
 }
-
-// MaxVersionTexts bounds the texts that [Store.Versions] returns, in bytes: an origin may
-// serve another text each time.
-const MaxVersionTexts = 64 << 20
 
 // MaxVersions is how many versions of one origin a store keeps. The oldest go first.
 const MaxVersions = 1000
@@ -93,6 +91,6 @@ const MaxVersions = 1000
 // been no answer.
 func (r Record) Answer() (v Version, ok bool) {
 	return Version{
-		SHA256: r.SHA256, Status: r.Status, FirstSeen: r.FetchedAt, LastSeen: r.FetchedAt, Body: r.Body,
+		SHA256: r.SHA256, Status: r.Status, FirstSeen: r.FetchedAt, LastSeen: r.FetchedAt,
 	}, r.Status != 0
 }

@@ -39,33 +39,24 @@ func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, e
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of %s: %w", origin, err)
 	}
-	return s.withTexts(ctx, s.server.Prefix(origin)+textKey, versions)
+	return versions, nil
 }
 
-// withTexts adds the texts, whose keys begin with texts, to versions, as many as store.MaxVersionTexts allows.
-func (s *Store) withTexts(ctx context.Context, texts string, versions []store.Version) ([]store.Version, error) {
-	var known []store.Version
-	read := 0
-	for _, v := range versions {
-		if v.SHA256 != "" {
-			var packed []byte
-			err := s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) (err error) {
-				packed, err = rdb.HGet(ctx, texts+v.SHA256, "gzip").Bytes()
-				return err
-			})
-			if err != nil && !errors.Is(err, redis.Nil) {
-				return nil, fmt.Errorf("reading an old robots.txt: %w", err)
-			}
-			if v.Body, err = encoding.Gunzip(packed); err != nil {
-				continue // a Redis short of memory has dropped it
-			}
-		}
-		if read += len(v.Body); read > store.MaxVersionTexts && len(known) > 0 {
-			break
-		}
-		known = append(known, v)
+// Text implements [store.Store].
+func (s *Store) Text(ctx context.Context, origin, sha256 string) (text []byte, ok bool, err error) {
+	var packed []byte
+	err = s.server.AskAnyway(ctx, longTimeout, func(ctx context.Context, rdb redis.Cmdable) (err error) {
+		packed, err = rdb.HGet(ctx, s.server.Prefix(origin)+textKey+sha256, "gzip").Bytes()
+		return err
+	})
+	switch {
+	case errors.Is(err, redis.Nil): // a Redis short of memory has dropped it
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading an old robots.txt: %w", err)
 	}
-	return known, nil
+	text, err = encoding.Gunzip(packed)
+	return text, err == nil, nil
 }
 
 // versionName is v's member in its origin's versions.

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -83,7 +84,7 @@ func (s *Store) Versions(ctx context.Context, origin string) ([]store.Version, e
 
 func readVersions(ctx context.Context, db *dbfile.Database, origin string) ([]store.Version, error) {
 	rows, err := db.QueryContext(ctx, `
-SELECT coalesce(sha256, ''), gzip, status, first_seen, last_seen
+SELECT coalesce(sha256, ''), status, first_seen, last_seen
 FROM versions LEFT JOIN texts ON texts.id = text_id
 WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
 	if err != nil {
@@ -91,23 +92,37 @@ WHERE origin = ? ORDER BY last_seen DESC, first_seen DESC`, origin)
 	}
 	defer rows.Close()
 	var versions []store.Version
-	for read := 0; rows.Next(); {
+	for rows.Next() {
 		var v store.Version
-		var packed sql.RawBytes
-		if err := rows.Scan(&v.SHA256, &packed, &v.Status, at{&v.FirstSeen}, at{&v.LastSeen}); err != nil {
+		if err := rows.Scan(&v.SHA256, &v.Status, at{&v.FirstSeen}, at{&v.LastSeen}); err != nil {
 			return nil, err
-		}
-		if v.SHA256 != "" {
-			if v.Body, err = encoding.Gunzip(packed); err != nil {
-				return nil, fmt.Errorf("unpacking an old text of %s: %w", origin, err)
-			}
-		}
-		if read += len(v.Body); read > store.MaxVersionTexts && len(versions) > 0 {
-			break
 		}
 		versions = append(versions, v)
 	}
 	return versions, rows.Err()
+}
+
+// Text implements [store.Store].
+func (s *Store) Text(ctx context.Context, _, sha256 string) (text []byte, ok bool, err error) {
+	err = s.file.Read(ctx, func(db *dbfile.Database) (err error) {
+		text, ok, err = readText(ctx, db, sha256)
+		return err
+	})
+	return text, ok, err
+}
+
+func readText(ctx context.Context, db *dbfile.Database, sha256 string) (text []byte, ok bool, err error) {
+	var packed []byte
+	switch err := db.QueryRowContext(ctx, `SELECT gzip FROM texts WHERE sha256 = ?`, sha256).Scan(&packed); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	if text, err = encoding.Gunzip(packed); err != nil {
+		return nil, false, fmt.Errorf("unpacking the text %s: %w", sha256, err)
+	}
+	return text, true, nil
 }
 
 // Changes calls do with the changes of robots.txt from a time until another, in no order. The

@@ -52,6 +52,14 @@ func (r *readOnly) Versions(ctx context.Context, origin string) ([]store.Version
 	return slices.Concat(now, before), err
 }
 
+// Text implements [store.Store].
+func (r *readOnly) Text(ctx context.Context, origin, sha256 string) ([]byte, bool, error) {
+	if text, ok, err := r.Memory.Text(ctx, origin, sha256); ok || err != nil {
+		return text, ok, err
+	}
+	return readText(ctx, r.file, sha256)
+}
+
 // AddCounts implements [counts.Store].
 func (r *readOnly) AddCounts(ctx context.Context, b counts.Batch) error {
 	return r.counted.AddCounts(ctx, b)

@@ -29,7 +29,7 @@ func FailingRecord(rec store.Record, since time.Time) store.Record {
 // VersionOf returns the version that the record's answer is, seen from first until its
 // fetch.
 func VersionOf(rec store.Record, first time.Time) store.Version {
-	return store.Version{SHA256: rec.SHA256, Status: rec.Status, Body: rec.Body, FirstSeen: first, LastSeen: rec.FetchedAt}
+	return store.Version{SHA256: rec.SHA256, Status: rec.Status, FirstSeen: first, LastSeen: rec.FetchedAt}
 }
 
 // Put keeps records, one after the other.
@@ -54,7 +54,8 @@ func Expect(t testing.TB, s store.Store, want store.Record) {
 	}
 }
 
-// ExpectVersions checks that a store returns these versions of an origin, in this order.
+// ExpectVersions checks that a store returns these versions of an origin, in this order, and has
+// their texts.
 func ExpectVersions(t testing.TB, s store.Store, origin string, want ...store.Version) {
 	t.Helper()
 	got, err := s.Versions(t.Context(), origin)
@@ -63,5 +64,11 @@ func ExpectVersions(t testing.TB, s store.Store, origin string, want ...store.Ve
 	}
 	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s: got %+v\nwant %+v", origin, got, want)
+	}
+	for _, v := range want {
+		text, ok, err := s.Text(t.Context(), origin, v.SHA256)
+		if sum := sha256.Sum256(text); err != nil || ok != (v.SHA256 != "") || ok && hex.EncodeToString(sum[:]) != v.SHA256 {
+			t.Fatalf("%s: the text %s is %q, found %v, %v", origin, v.SHA256, text, ok, err)
+		}
 	}
 }

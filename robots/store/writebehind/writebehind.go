@@ -152,6 +152,15 @@ func (w *Store) Versions(ctx context.Context, origin string) ([]store.Version, e
 	return slices.Insert(versions, 0, last), nil
 }
 
+// Text is [store.Store.Text].
+func (w *Store) Text(ctx context.Context, origin, sha256 string) ([]byte, bool, error) {
+	if text, ok, _ := w.pending.Text(ctx, origin, sha256); ok {
+		return text, ok, nil
+	}
+	text, ok, err := w.beneath.Text(ctx, origin, sha256)
+	return text, ok, w.counted(ctx, readingVersions, err)
+}
+
 // Forget is [store.Store.Forget].
 func (w *Store) Forget(ctx context.Context, origin string) error {
 	select {
