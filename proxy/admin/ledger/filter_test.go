@@ -116,7 +116,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("an empty ledger has %q", got)
 	}
 	enter(3, "first", refused)
-	enter(1, "report", func(d *decision.Decision) { d.Judgment = decision.Disallowed })
+	enter(1, "report", func(d *decision.Decision) { d.Judgment, d.WouldRefuse = decision.Disallowed, true })
 	enter(1, "late", func(d *decision.Decision) { d.Refused = true })
 	enter(5*Size, "flood", nil)
 	enter(1, "last", refused)
