@@ -55,7 +55,7 @@ func stripHopByHop(h http.Header, websocket bool) {
 		}
 	}
 	for _, name := range hopByHop {
-		if _, found := h[name]; found { // to look for a field takes a third of what it takes to delete it
+		if h[name] != nil { // to look for a field takes a third of what it takes to delete it
 			delete(h, name)
 		}
 	}
