@@ -114,6 +114,7 @@ func New(s Setup) *Admin {
 	mux.HandleFunc(sign.DirectoryPath, func(w http.ResponseWriter, r *http.Request) { s.Directory.ServeHTTP(w, r) })
 	guarded := guard.Guard{Token: s.Token, Listen: s.Listen, Refuse: writeProblem}
 	mux.Handle("/api/v1/", guarded.Protect(a.api()))
+	guarded.Refuse = dashboard.Refuse
 	pages := dashboard.Site{Proxy: s.Proxy, Identities: a.identityNames, Report: a.makeReport, Now: a.now}
 	for route, handler := range pages.Routes() {
 		mux.Handle(route, guarded.Protect(handler))

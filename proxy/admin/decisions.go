@@ -81,6 +81,7 @@ var columns = []struct {
 	{"duration_ms", func(d *decision.Decision) string { return strconv.FormatFloat(d.DurationMS, 'f', -1, 64) }},
 	{"wait_ms", func(d *decision.Decision) string { return strconv.FormatFloat(d.WaitMS, 'f', -1, 64) }},
 	{"paced_ms", func(d *decision.Decision) string { return strconv.FormatInt(d.PacedMS, 10) }},
+	{"paced_by", func(d *decision.Decision) string { return d.PacedBy }},
 	{"error", func(d *decision.Decision) string { return d.Error }},
 }
 

@@ -219,6 +219,7 @@ func TestDashboard(t *testing.T) {
 		"hostile":    hostileDataIsText,
 		"looks":      looksEverywhere,
 		"token":      tokenOfTheBrowser,
+		"tasks":      tasksInTwoClicks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, browser)
@@ -252,14 +253,14 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 	p.want(`document.querySelectorAll("#decisions .chip.reported, #decisions .chip.refused, #decisions .chip.allowed").length === 3`)
 
 	// Filters, while more decisions come.
-	p.choose("#filters [name=verdict]", "refused")
+	p.choose("#filters [name=outcome]", "refused")
 	p.wantDecisions("/cart?<b>")
 	w.curl("-A", "ExampleBot/2", site.URL+"/search")
 	w.curl(site.URL + "/products/2")
 	p.wantDecisions("/search", "/cart?<b>")
-	p.choose("#filters [name=verdict]", "reported")
+	p.choose("#filters [name=outcome]", "would_refuse")
 	p.wantDecisions("/account/1")
-	p.choose("#filters [name=verdict]", "")
+	p.choose("#filters [name=outcome]", "")
 	p.choose("#filters [name=identity]", "default")
 	p.wantDecisions("/products/2", "/products/1")
 	p.choose("#filters [name=identity]", "")
@@ -269,18 +270,55 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 		t.Errorf("the address %v does not say what is filtered", hash)
 	}
 	p.write("#filters [name=host]", "nowhere.example")
-	p.wantText("#live-empty", "None of the last 5 decisions")
+	p.wantText("#live-empty", "None of the decisions that are kept matches the filter")
 	p.click("live-empty", "Show all")
 	p.wantDecisions("/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
+
+	for field, value := range map[string]string{"reason": "no_rule", "client": "127.0.0.0/8", "agent": "CUR", "min_wait": "10s"} {
+		if field == "reason" || field == "min_wait" {
+			p.choose("#filters [name="+field+"]", value)
+		} else {
+			p.write("#filters [name="+field+"]", value)
+		}
+		p.want(`location.hash.includes("` + field + `=")`)
+	}
+	p.wantText("#live-empty", "None")
+	p.choose("#filters [name=min_wait]", "")
+	p.wantDecisions("/products/2", "/products/1")
+	w.openAt(browser, "http://"+w.admin+"/#/?client=nobody").wantText("#live-notice", "neither an address nor a network")
+
+	// An address has its own filter and no other, and a view that comes back shows what its
+	// filter selects.
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/?outcome=refused"))
+	p.wantDecisions("/search", "/cart?<b>")
+	p.want(`!document.querySelector("#filters [name=agent]").value`)
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/origins"))
+	w.curl(site.URL + "/products/9")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/?agent=curl"))
+	p.wantDecisions("/products/9", "/products/2", "/products/1")
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/"))
+	p.wantDecisions("/products/9", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 
 	// A pause keeps new decisions back.
 	p.click("live", "Pause")
 	p.wantText("#stream-state", "paused")
 	w.curl(site.URL + "/products/3")
-	p.wantText("#stream-note", "1 new")
-	p.wantDecisions("/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
+	p.wantText("#newer", "Show 1 new")
+	p.wantDecisions("/products/9", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 	p.click("live", "Resume")
-	p.wantDecisions("/products/3", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
+	p.wantDecisions("/products/3", "/products/9", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
+
+	// The list stands still while somebody points at it or reads a decision.
+	p.do(chromedp.Click(chromedp.CSS("#decisions .opener")))
+	p.wantText("#decisions .details", "curl", "127.0.0.1 by the door http", "200", "The robots.txt that decided")
+	w.curl(site.URL + "/products/4")
+	p.wantText("#newer", "Show 1 new")
+	p.do(chromedp.Click(chromedp.CSS("#decisions .opener")))
+	p.want(`!document.querySelector("#decisions .details")`)
+	w.curl(site.URL + "/products/5")
+	p.wantText("#newer", "Show 2 new")
+	p.click("live", "Show 2 new")
+	p.wantDecisions("/products/5", "/products/4", "/products/3", "/products/9", "/products/2", "/search", "/account/1", "/cart?<b>", "/products/1")
 
 	// The page says how many decisions it missed, if more came than the program keeps.
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origins"))
@@ -292,24 +330,31 @@ func decisionsAsTheyAreMade(t *testing.T, browser context.Context) {
 		resp.Body.Close()
 	}
 	w.decision(site.URL + "/products/1009")
-	p.do(chromedp.Navigate("http://" + w.admin + "/#/?identity=default"))
+	p.do(chromedp.Navigate("http://" + w.admin + "/#/"))
 	p.wantText("#stream-note", "10 decisions missed")
 	p.want(`document.querySelector("#decisions td.url").textContent.endsWith("/products/1009") && document.querySelectorAll("#decisions tr").length === 200`)
 
 	// The last hour, as numbers and as a chart.
 	p.do(chromedp.Reload())
-	p.wantText("#total-allowed", "1,014")
+	p.wantText("#total-allowed", "1,017")
 	p.wantText("#total-refused", "2")
 	p.want(`document.querySelectorAll("#decisions .new").length === 0`) // old rows do not fade in
 	p.want(`document.querySelector("#chart .bar.allowed") && document.querySelector("#chart .bar.refused")`)
-	p.want(`document.querySelector("#chart").getAttribute("aria-label").includes("1,014 allowed, 2 refused")`)
+	p.want(`document.querySelector("#chart").getAttribute("aria-label").includes("1,017 allowed, 2 refused")`)
 	p.do(chromedp.Focus(chromedp.CSS("#chart")), chromedp.SendKeys(chromedp.CSS("#chart"), kb.ArrowLeft+kb.ArrowLeft))
 	p.want(`/^\d\d:\d\d: [\d,]+ allowed, \d+ refused, \d+ waited$/.test(document.querySelector("#chart-told").textContent)`)
 	p.want(`document.querySelectorAll("#decisions tr").length === 200`)
 
 	// Large numbers fit.
-	p.eval(`{ import("/dashboard/chart.js").then((chart) => chart.show([{ time: new Date().toISOString(), allowed: 31e6, refused: 0, waited: 123456 }])) }`)
+	p.eval(`{ import("/dashboard/chart.js").then((chart) => chart.show({ started: new Date(0).toISOString(), minutes: [{ time: new Date().toISOString(), allowed: 31e6, refused: 0, waited: 123456 }] })) }`)
 	p.want(`(([...texts]) => texts.some((text) => text.textContent === "40M") && texts.every((text) => text.getBBox().x >= 0))(document.querySelectorAll("#chart text"))`)
+
+	// One busy minute leaves the others readable, and minutes before the start are no minutes
+	// without a request.
+	p.eval(`{ import("/dashboard/chart.js").then((chart) => chart.show({ started: new Date(3 * 60_000).toISOString(), minutes: Array.from({length: 60}, (_, i) => ({ time: new Date(i * 60_000).toISOString(), allowed: i < 3 ? 0 : i === 30 ? 9000 : 10, refused: 0, waited: 0 })) })) }`)
+	p.want(`document.querySelector("#chart .beyond")?.textContent === "9K" && document.querySelector("#chart .before") && [...document.querySelectorAll("#chart .bar.allowed")].every((bar) => bar.getBBox().height > 20)`)
+	p.do(chromedp.SendKeys(chromedp.CSS("#chart"), kb.Home))
+	p.wantText("#chart-told", "before the start")
 }
 
 // The page says that the stream has broken, and continues by itself where it was.
@@ -344,7 +389,7 @@ func requestsThatAreHeldBack(t *testing.T, browser context.Context) {
 		w.curl(site.URL + path)
 	}
 	p.wantDecisions("/cart", "/2", "/1")
-	p.choose("#filters [name=verdict]", "held")
+	p.choose("#filters [name=outcome]", "late")
 	p.wantDecisions("/2")
 	p.wantText("#decisions tr", "held back", "its turn comes too late", "its turn does not come within", "429")
 	p.want(`document.querySelector("#decisions .error").title.includes("1ms")`)
@@ -412,12 +457,7 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p.wantText("#file-told", "10 rules for *")
 
 	// After "Forget", the next request fetches robots.txt, and the history says what changed.
-	p.click("origin", "Forget …")
-	p.wantText("#forget-dialog", site.URL, "the next request fetches the file")
-	p.click("forget-dialog", "Keep it")
-	p.want(`!document.querySelector("#forget-dialog").open`)
-	p.click("origin", "Forget …")
-	p.click("forget-dialog", "Forget it")
+	p.click("origin", "Forget")
 	p.wantText("#origin-told", "Forgotten")
 	p.wantText("#origin-facts", "Not known")
 	text.Store("User-agent: *\nDisallow: /basket\n")
@@ -435,8 +475,8 @@ func originWithItsRules(t *testing.T, browser context.Context) {
 	p = w.openAt(browser, "http://"+w.admin+"/#/origin?origin="+url.QueryEscape(site.URL))
 	p.wantText("#versions", "Disallow: /basket")
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=nobody"))
-	p.wantText("#origin-notice", "no scheme; did you mean")
-	p.wantText("#history-notice", "no scheme; did you mean")
+	p.wantText("#origin-notice", "No scheme; did you mean")
+	p.wantText("#history-notice", "No scheme; did you mean")
 	p.want(`document.querySelector("#forget").hidden && !document.querySelector("#origin").innerText.includes("Disallow")`)
 }
 
@@ -526,9 +566,16 @@ func tokenOfTheBrowser(t *testing.T, browser context.Context) {
 	w.curl(site.URL + "/cart")
 	p.wantDecisions("/cart")
 	p.do(chromedp.Navigate("http://" + w.admin + "/#/origin?origin=" + url.QueryEscape(site.URL)))
-	p.click("origin", "Forget …")
-	p.click("forget-dialog", "Forget it")
+	p.click("origin", "Forget")
 	p.wantText("#origin-told", "Forgotten")
+
+	// Without the token, a browser gets a page that says what to do.
+	for _, path := range []string{"/", "/report"} {
+		status, text := w.get(path)
+		if status != 401 || !strings.Contains(text, "<h1>Unauthorized</h1>") || !strings.Contains(text, "the token as the password") {
+			t.Errorf("%s without the token: status %d: %s", path, status, text)
+		}
+	}
 }
 
 // Text from sites and clients is shown as text and is never executed.
@@ -564,7 +611,7 @@ func hostileDataIsText(t *testing.T, browser context.Context) {
 			p.wantText("#explained .decided", script)
 		}
 		p.want(`!window.hit && document.scrollingElement.scrollWidth <= innerWidth`)
-		p.want(`document.querySelectorAll("main script, main img, main b, [onerror], [style], main a:not([href^='#'])").length === 0`)
+		p.want(`document.querySelectorAll("main script, main img, main b, [onerror], [style], main a:not([href^='#']):not([download]):not([href='/ca.pem'])").length === 0`)
 	}
 }
 
@@ -588,15 +635,22 @@ func looksEverywhere(t *testing.T, browser context.Context) {
 	w.curl("http://" + deadAddress + "/b")
 
 	p := w.open(browser, "")
+
+	// Where the user chooses all colours, the view that is open still looks unlike the others.
+	p.do(media("forced-colors", "active"))
+	p.want(`matchMedia("(forced-colors: active)").matches`)
+	p.want(`new Set([...document.querySelectorAll("header nav a")].map((link) => getComputedStyle(link).borderBottomColor)).size === 2`)
+	p.do(chromedp.EmulateViewport(1280, 800))
+	p.want(`[...document.querySelectorAll("#decisions tr.decision")].filter((row) => row.getBoundingClientRect().bottom <= innerHeight).length >= 8`)
 	for view, ready := range map[string]string{
-		"": "#decisions tr", "origins": "#origins-rows tr", "identities": "#identities-rows tr",
+		"": "#decisions tr", "pace": "#pace-told", "origins": "#origins-rows tr", "identities": "#identities-rows tr",
 		"origin?agent=PictureBot&origin=" + url.QueryEscape(site.URL):                           "#versions details",
 		"explain?agent=curl&url=" + url.QueryEscape(site.URL+"/account/help/for?sort=by-price"): "#explained .file",
 	} {
 		p.do(chromedp.Navigate("http://"+w.admin+"/#/"+view), chromedp.WaitVisible(chromedp.CSS(ready)))
-		for _, width := range []int64{400, 1600} {
+		for _, width := range []int64{390, 1280, 1600} {
 			for _, scheme := range []string{"light", "dark"} {
-				p.do(chromedp.EmulateViewport(width, 1000), colours(scheme))
+				p.do(chromedp.EmulateViewport(width, 800), colours(scheme))
 				p.want(`document.scrollingElement.scrollWidth <= innerWidth`)
 				p.want(fmt.Sprintf(`matchMedia("(prefers-color-scheme: %s)").matches && innerWidth === %d`, scheme, width))
 				if folder := os.Getenv("ROBOTSPROXY_SCREENSHOTS"); folder != "" {
@@ -611,9 +665,14 @@ func looksEverywhere(t *testing.T, browser context.Context) {
 
 // colours has the browser prefer a scheme.
 func colours(scheme string) chromedp.Action[chromedp.Void] {
+	return media("prefers-color-scheme", scheme)
+}
+
+// media has the browser take on a feature that styles ask for.
+func media(feature, value string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
 		})
 		return err
 	})

@@ -77,9 +77,11 @@ func overridesThatEnd(t *testing.T, browser context.Context) {
 	p.wantText("#explained", "refused", "Ada", "they offer an API")
 	p = w.open(browser, "")
 	p.wantText("#live-empty", "No requests yet")
-	p.want(`document.querySelector("#overrides-notice").hidden`)
+	p.wantText("#signs", "Nothing looks wrong")
 
 	w.reload(false, overrideOf(site, "2026-01-31"))
 	p = w.open(browser, "")
+	p.click("signs", "!1 override about to end, or over")
+	p.wantText("#overrides-rows", site.URL, "they offer an API", "by Ada")
 	p.wantText("#overrides-notice", "the override of "+site.URL+" applied until 2026-01-31 and no longer does; write a later date, or remove the override")
 }

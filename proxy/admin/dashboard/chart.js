@@ -3,13 +3,16 @@
 
 import { byId, clock, count, el, fill, plural } from "./dom.js";
 
-const frame = { left: 40, right: 8, top: 10, bars: 130, gap: 26, strip: 34, bottom: 20 };
+const frame = { left: 40, right: 8, top: 14, bars: 66, gap: 22, strip: 20, bottom: 18 };
 const height = frame.top + frame.bars + frame.gap + frame.strip + frame.bottom;
+
+const few = 5; // minutes of which none is unusual
 
 // The labels beside the lines have room for a few characters.
 const short = new Intl.NumberFormat("en", { notation: "compact" });
 
 let minutes = [];
+let started = 0; // when the program began to count, in ms
 let chosen = -1; // the minute whose figures are shown; -1: none
 
 function svg(name, attributes, ...children) {
@@ -37,9 +40,10 @@ export function start() {
   });
 }
 
-// show draws the minutes, the oldest first.
+// show draws the activity as the API has it.
 export function show(activity) {
-  minutes = activity;
+  minutes = activity.minutes;
+  started = Date.parse(activity.started);
   const sum = (name) => minutes.reduce((all, minute) => all + minute[name], 0);
   for (const name of ["allowed", "refused", "waited"]) byId(`total-${name}`).textContent = count(sum(name));
   byId("chart").setAttribute("aria-label",
@@ -58,28 +62,54 @@ function ceiling(n) {
   return [1, 2, 3, 4, 6, 8, 10].map((factor) => factor * power).find((round) => round >= n);
 }
 
+// topOf returns where the axis of some values ends. A few that are far above all others go
+// beyond it, so that the others can still be told apart.
+function topOf(values) {
+  const ordered = values.filter((n) => n > 0).sort((a, b) => b - a);
+  const usual = ordered[Math.ceil(ordered.length / 10)] ?? 0; // all but the highest tenth are as low
+  return ceiling(ordered.length >= few && ordered[0] > 4 * usual ? 1.5 * usual : ordered[0] ?? 0);
+}
+
+// known reports whether the program ran at the end of a minute.
+const known = (m) => Date.parse(m.time) + 60_000 > started;
+
 function draw() {
   const chart = byId("chart"), width = chart.clientWidth;
   if (width === 0 || minutes.length === 0) return;
   const base = frame.top + frame.bars, stripBase = base + frame.gap + frame.strip;
-  const top = ceiling(Math.max(...minutes.map((m) => m.allowed + m.refused)));
-  const topWait = ceiling(Math.max(...minutes.map((m) => m.waited)));
-  const parts = [hatch(), mark("chart-chosen", frame.top, stripBase - frame.top)];
+  const top = topOf(minutes.map((m) => m.allowed + m.refused)), topWait = topOf(minutes.map((m) => m.waited));
+  const parts = [hatch(), ...before(base), mark("chart-chosen", frame.top, stripBase - frame.top)];
   for (const share of [0, 0.5, 1]) parts.push(...line(width, base - share * frame.bars, short.format(share * top)));
   parts.push(...line(width, stripBase, "0"), ...line(width, stripBase - frame.strip, short.format(topWait)),
     svg("text", { x: frame.left, y: base + frame.gap - 6, class: "strip" }, "waited"));
   minutes.forEach((m, i) => {
+    const x = frame.left + i * step();
     const bar = (name, from, to, scale, bottom) => to > from && parts.push(svg("rect", {
       class: `bar ${name}`, ...(name === "refused" && { fill: "url(#hatch)" }),
-      x: frame.left + i * step() + 0.5, width: Math.max(1, step() - 1.5), y: bottom - to * scale, height: (to - from) * scale,
+      x: x + 0.5, width: Math.max(1, step() - 1.5), y: bottom - to * scale, height: (to - from) * scale,
     }));
-    bar("allowed", 0, m.allowed, frame.bars / top, base);
-    bar("refused", m.allowed, m.allowed + m.refused, frame.bars / top, base);
-    bar("waited", 0, m.waited, frame.strip / topWait, stripBase);
+    // A minute beyond the axis keeps its shares, and has its number above a gap in its bar.
+    const stack = (names, all, height, top, bottom) => {
+      const scale = height / Math.max(top, all);
+      names.reduce((from, name) => (bar(name, from, from + m[name], scale, bottom), from + m[name]), 0);
+      if (all > top) parts.push(svg("rect", { class: "gap", x: x - 0.5, width: step() + 0.5, y: bottom - height + 7, height: 3 }),
+        svg("text", { class: "beyond", x: Math.min(Math.max(x + step() / 2, frame.left + 12), width - frame.right - 12), y: bottom - height - 3, "text-anchor": "middle" }, short.format(all)));
+    };
+    stack(["allowed", "refused"], m.allowed + m.refused, frame.bars, top, base);
+    stack(["waited"], m.waited, frame.strip, topWait, stripBase);
   });
   parts.push(...times(stripBase + 15));
   chart.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, ...parts));
   choose(chosen);
+}
+
+// before shades the minutes before the program began to count.
+function before(base) {
+  const n = minutes.findIndex(known);
+  if (n <= 0) return [];
+  const width = n * step();
+  return [svg("rect", { class: "before", x: frame.left, y: frame.top, width, height: base - frame.top }),
+    ...width > 90 ? [svg("text", { x: frame.left + width / 2, y: frame.top + frame.bars / 2, "text-anchor": "middle" }, "before the start")] : []];
 }
 
 // hatch returns the pattern of refused requests.
@@ -106,8 +136,9 @@ const mark = (id, y, height) => svg("rect", { id, class: "chosen", x: 0, y, widt
 function choose(i) {
   chosen = i >= 0 && i < minutes.length ? i : -1;
   const m = minutes[chosen], shade = byId("chart-chosen");
-  byId("chart-told").textContent = m
-    ? `${clock(m.time, false)}: ${count(m.allowed)} allowed, ${count(m.refused)} refused, ${count(m.waited)} waited`
+  byId("chart-told").textContent = m && !known(m)
+    ? `${clock(m.time, false)}: before the start, so nothing is known`
+    : m ? `${clock(m.time, false)}: ${count(m.allowed)} allowed, ${count(m.refused)} refused, ${count(m.waited)} waited`
     : "Waited: for 0.1 s or more, for a robots.txt or for their turn.";
   shade?.setAttribute("x", frame.left + chosen * step());
   shade?.setAttribute("width", m ? step() : 0);

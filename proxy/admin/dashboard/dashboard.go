@@ -19,6 +19,7 @@ import (
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
+	"robotsproxy/internal/printable"
 	"robotsproxy/proxy/decision"
 	"robotsproxy/proxy/report"
 )
@@ -119,6 +120,20 @@ func WritePage(w http.ResponseWriter, status int, csp string, page []byte) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	w.Write(page) // an error means that the client has left
+}
+
+// Refuse responds to a request for a page whose sender may not see it, in words for people.
+func Refuse(w http.ResponseWriter, status int, detail string) {
+	var page bytes.Buffer
+	err := pages.ExecuteTemplate(&page, "refused.html", struct {
+		Title, Detail string
+		Token         bool
+	}{http.StatusText(status), printable.Line(detail), status == http.StatusUnauthorized})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	WritePage(w, status, "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'", page.Bytes())
 }
 
 // proxyFor returns the address at which the sender of a request reaches the proxy. If the

@@ -1,7 +1,8 @@
-// The identities that requests are assigned to: a view of them, and suggestions for others.
+// The identities that requests are assigned to, the overrides, and the clients that do not trust
+// the CA: a view of them, and suggestions for others.
 
 import { get } from "./api.js";
-import { byId, el, fill, foreign, hush, tell } from "./dom.js";
+import { byId, count, date, el, fill, foreign, hush, tell } from "./dom.js";
 
 let asking = new AbortController();
 
@@ -9,16 +10,44 @@ export function start() {}
 
 export const hide = () => asking.abort();
 
-export async function show() {
+export async function show(query) {
   asking.abort();
   asking = new AbortController();
+  const { signal } = asking;
   try {
-    const view = await get("identities", {}, asking.signal);
+    const [view, { overrides }, status] = await Promise.all(["identities", "overrides", "status"].map((path) => get(path, {}, signal)));
     fill(byId("identities-rows"), view.identities.map(row));
+    listOverrides(overrides);
+    listDistrusting(status);
     hush(byId("identities-notice"));
+    const part = ["distrusting", "overrides"].find((name) => name === query.get("part"));
+    if (part) {
+      byId(part).scrollIntoView();
+      byId(part).querySelector("h2").focus({ preventScroll: true });
+    }
   } catch (problem) {
-    if (problem.name !== "AbortError") tell(byId("identities-notice"), problem, show);
+    if (problem.name !== "AbortError") tell(byId("identities-notice"), problem, () => show(query));
   }
+}
+
+function listDistrusting({ distrusting, distrusting_total: total }) {
+  byId("distrusting").hidden = total === 0;
+  byId("distrusting-told").textContent = total > distrusting.length ? `${distrusting.length} of ${count(total)}` : "";
+  fill(byId("distrusting-rows"), distrusting.map(({ client, host }) => el("tr", {}, el("td", {}, client), el("td", {}, foreign(host, 200)))));
+}
+
+function listOverrides(overrides) {
+  const cell = (name, label, ...content) => el("td", { role: "cell", class: name }, el("span", { class: "label" }, label), ...content);
+  const warnings = overrides.map((o) => o.warning).filter(Boolean), place = byId("overrides-notice");
+  fill(place, el("ul", {}, warnings.map((text) => el("li", {}, foreign(text, 600)))));
+  place.hidden = warnings.length === 0;
+  fill(byId("overrides-rows"), overrides.map((o) => el("tr", { role: "row" },
+    cell("origin", "", foreign(o.origin, 200)),
+    cell("says", "", o.verdict ?? el("span", {}, "by ", foreign(o.robots_file, 200))),
+    cell("until", "until ", o.expires_at ? date(o.expires_at) : "–"),
+    cell("grounds", "", foreign([o.reason, o.by && `by ${o.by}`].filter(Boolean).join(", ") || "–", 700)))));
+  byId("overrides-rows").parentElement.hidden = overrides.length === 0;
+  byId("overrides-empty").hidden = overrides.length > 0;
 }
 
 function row({ name, mode, product_tokens: tokens, signing }) {

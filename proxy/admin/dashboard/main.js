@@ -1,7 +1,8 @@
-// One page with five views, chosen by the fragment of its address.
+// One page with six views, chosen by the fragment of its address.
 
 import { byId } from "./dom.js";
 import * as now from "./now.js";
+import * as pace from "./pace.js";
 import * as origins from "./origins.js";
 import * as origin from "./origin.js";
 import * as identities from "./identities.js";
@@ -9,7 +10,7 @@ import * as explain from "./explain.js";
 
 // Each view exports start, which is called once, show, which is called with the address's
 // query whenever that changes, and hide.
-const views = { now, origins, origin, identities, explain };
+const views = { now, pace, origins, origin, identities, explain };
 let current = "";
 
 function follow() {

@@ -7,11 +7,11 @@ import { agentsIn, identities } from "./identities.js";
 import { answerOf, nextTry, stateLine } from "./words.js";
 
 let asking = new AbortController();
-let origin = "", agents = [], decided = 0;
+let origin = "", agents = [], decided = 0, sha256 = "";
 
 export function start() {
   const form = byId("reader");
-  const mark = () => { location.hash = route("origin", { origin, agent: agentsIn(form.elements.agent.value) }); };
+  const mark = () => { location.hash = route("origin", { origin, agent: agentsIn(form.elements.agent.value), sha256 }); };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     mark();
@@ -22,11 +22,7 @@ export function start() {
   });
   form.elements.only.addEventListener("change", showFile);
   byId("refresh").addEventListener("click", showAll);
-  byId("forget").addEventListener("click", () => {
-    fill(byId("forget-origin"), el("code", {}, foreign(origin, 200)));
-    byId("forget-dialog").showModal();
-  });
-  byId("forget-dialog").addEventListener("submit", (event) => event.submitter.value === "forget" && drop());
+  byId("forget").addEventListener("click", drop);
 }
 
 export function hide() {
@@ -41,18 +37,20 @@ export async function show(query) {
   origin = query.get("origin") ?? "";
   agents = query.getAll("agent");
   decided = Number(query.get("line"));
+  sha256 = query.get("sha256") ?? "";
   fill(byId("origin-title"), foreign(origin, 200));
   document.title = `${plain(origin, 80)} · robotsproxy`;
   byId("reader").elements.agent.value = agents.join(" ");
   if (another) blank();
   await Promise.all([another ? showAll() : showFile(), listIdentities()]);
+  if (query.get("part") === "history") byId("origin-history").scrollIntoView();
 }
 
 // blank removes what the page says of another origin, since the answers about this one may
 // take long, or never come.
 function blank() {
   for (const place of ["origin-facts", "sitemaps", "licenses", "file", "file-told", "versions"]) fill(byId(place));
-  for (const notice of ["origin-notice", "file-notice", "history-notice"]) hush(byId(notice));
+  for (const notice of ["origin-notice", "file-notice", "file-version", "history-notice"]) hush(byId(notice));
   byId("forget").hidden = byId("reader").hidden = true;
 }
 
@@ -111,19 +109,30 @@ function addresses(place, all, none) {
 }
 
 async function showFile() {
-  const view = await ask("rules", { agent: agents }, byId("file-notice"), showFile);
+  const view = await ask("rules", { agent: agents, sha256 }, byId("file-notice"), showFile);
   if (view !== undefined) read(view);
+}
+
+// tellVersion says that the file shown is not the one in force.
+function tellVersion(view) {
+  const place = byId("file-version");
+  hush(place);
+  if (!sha256 || view && !view.first_seen) return;
+  fill(place, ...view ? ["An earlier version, seen from ", date(view.first_seen), " to ", date(view.last_seen), ". "] : ["This version is no longer kept. "],
+    el("a", { href: route("origin", { origin, agent: agents }) }, "Show the one in force"));
+  place.hidden = false;
 }
 
 // read shows the robots.txt as an agent reads it. It is null if the origin is not known.
 function read(view) {
   const place = byId("file");
   const lines = view?.lines ?? [];
+  tellVersion(view);
   byId("reader").hidden = lines.length === 0;
   fill(byId("file-told"), lines.length ? told(view) : "");
   fill(place, lines.length
     ? fileOf(lines, { decided, only: byId("reader").elements.only.checked })
-    : el("p", { class: "empty" }, view ? "No text is in force now. The state says why." : "Nothing is known about this origin."));
+    : el("p", { class: "empty" }, sha256 ? "There is no text of this version." : view ? "No text is in force now. The state says why." : "Nothing is known about this origin."));
   place.querySelector(".decided")?.scrollIntoView({ block: "nearest" });
 }
 
@@ -182,6 +191,7 @@ async function drop() {
     await forget(origin);
     byId("origin-told").textContent = "Forgotten. The next request to it fetches its robots.txt.";
     byId("origin-told").hidden = false;
+    sha256 = "";
     stand(null);
     read(null);
   } catch (problem) {

@@ -14,8 +14,8 @@ export const kinds = {
 // kindOf returns the kind of a decision, or of a verdict in mode enforce.
 export function kindOf(d) {
   if (d.would_refuse && !d.refused) return "reported";
-  if (d.verdict === "allowed") return d.refused ? "held" : "allowed";
-  return "refused";
+  if (d.refused && (d.verdict === "allowed" || d.status === 429)) return "held"; // the latter in mode report
+  return d.verdict === "allowed" ? "allowed" : "refused";
 }
 
 export function chip(kind) {
