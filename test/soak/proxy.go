@@ -26,6 +26,7 @@ type proxy struct {
 	doors   map[doorKind]string // the addresses of its doors
 	admin   string
 	log     *journal
+	redis   *redis // that it uses; nil: none
 
 	grace time.Duration // shutdown_grace, as the configuration file has it
 
@@ -285,6 +286,12 @@ func (p *proxy) measure() (map[string]float64, error) {
 		return nil, err
 	}
 	figures["descriptors"] = float64(len(files))
+	if p.redis != nil {
+		// Idle connections to Redis are kept for the next question, 32 at most.
+		if clients, err := p.redis.clients(); err == nil {
+			figures["descriptors"] -= float64(clients - 1)
+		}
+	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if info, err := os.Stat(p.database() + suffix); err == nil {
 			figures["database"] += float64(info.Size())

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -35,6 +39,23 @@ func (r *redis) start() error {
 			return fmt.Errorf("waiting for Redis: %w", err)
 		}
 	}
+}
+
+// clients returns how many connections the server has, of which one is this question's.
+func (r *redis) clients() (int, error) {
+	conn, err := net.Dial("unix", r.socket())
+	if err != nil {
+		return 0, fmt.Errorf("asking Redis for its clients: %w", err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(startTimeout))
+	fmt.Fprint(conn, "INFO clients\r\n")
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if n, found := strings.CutPrefix(lines.Text(), "connected_clients:"); found {
+			return strconv.Atoi(n)
+		}
+	}
+	return 0, errors.New("asking Redis for its clients: it does not say")
 }
 
 func (r *redis) kill() {

@@ -94,22 +94,22 @@ func (s *soak) openRedis() error {
 }
 
 func (s *soak) openProxies(ca *authority) error {
-	if err := s.openProxy(ca, "the proxy with SQLite", "{store: sqlite}"); err != nil {
+	if err := s.openProxy(ca, "the proxy with SQLite", "{store: sqlite}", nil); err != nil {
 		return err
 	}
 	if s.redis == nil {
 		return nil
 	}
-	return s.openProxy(ca, "the proxy with Redis", fmt.Sprintf("{store: redis, redis_url: 'unix://%s'}", s.redis.socket()))
+	return s.openProxy(ca, "the proxy with Redis", fmt.Sprintf("{store: redis, redis_url: 'unix://%s'}", s.redis.socket()), s.redis)
 }
 
-// openProxy starts a proxy that keeps its policies in a cache. The first one has the disk that
+// openProxy starts a proxy that keeps its policies in a cache, and uses redis unless that is nil. The first one has the disk that
 // is filled, and the transparent door.
-func (s *soak) openProxy(ca *authority, name, cache string) error {
+func (s *soak) openProxy(ca *authority, name, cache string, redis *redis) error {
 	isFirst := len(s.proxies) == 0
 	p := &proxy{
 		name: name, program: s.program, folder: filepath.Join(s.folder, fmt.Sprintf("proxy%d", len(s.proxies))),
-		checker: s.checker, doors: map[doorKind]string{}, log: newJournal(name, s.checker), grace: endedGrace,
+		checker: s.checker, doors: map[doorKind]string{}, log: newJournal(name, s.checker), grace: endedGrace, redis: redis,
 	}
 	if err := os.MkdirAll(p.data(), 0o755); err != nil {
 		return err
