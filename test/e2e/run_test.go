@@ -351,7 +351,7 @@ func TestRunTellsOfDistrust(t *testing.T) {
 	path := summaryFile(t)
 	e := w.errand(nil, "--summary", path, "--", "sh", "-c", `curl --silent --cacert /dev/null "$0"; true`, o.URL+"/products/1")
 	e.must(t)
-	if got := e.err.String(); !strings.HasSuffix(got, "it closed the connection when it saw the certificate for 127.0.0.1\n"+notSealedLine()) || strings.Contains(got, "sent no request") {
+	if got := e.err.String(); !strings.HasSuffix(got, notSealedLine()+"robotsproxy: the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for 127.0.0.1\nrobotsproxy: 0 requests, 0 refused\n") || strings.Contains(got, "sent no request") {
 		t.Errorf("the summary is\n%s", got)
 	}
 	readSummary(t, path).want(t, "requests", 0, "distrusted", []any{"127.0.0.1"})
