@@ -38,10 +38,12 @@ func TestValidate(t *testing.T) {
 
 func TestMeaningRefusesOtherWords(t *testing.T) {
 	var m Meaning
-	if err := m.UnmarshalText([]byte("Allow")); err == nil || !strings.Contains(err.Error(), "disallow") {
+	if err := m.UnmarshalText([]byte("allowed")); err == nil || !strings.Contains(err.Error(), "disallow") {
 		t.Errorf("got %v, want an error that names the words", err)
 	}
-	if err := m.UnmarshalText([]byte("allow")); err != nil || m != MeansAllow {
-		t.Errorf("got %q, %v", m, err)
+	for _, word := range []string{"allow", "Allow"} {
+		if err := m.UnmarshalText([]byte(word)); err != nil || m != MeansAllow {
+			t.Errorf("%s: got %q, %v", word, m, err)
+		}
 	}
 }

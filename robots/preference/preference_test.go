@@ -19,11 +19,13 @@ func TestWords(t *testing.T) {
 		{&s, "content-signal content-usage tdmrep response", func() string { return string(s) }},
 	} {
 		for _, word := range strings.Fields(test.words) {
-			if err := test.into.UnmarshalText([]byte(word)); err != nil || test.got() != word {
-				t.Errorf("%q is read as %q, %v", word, test.got(), err)
+			for _, written := range []string{word, strings.ToUpper(word)} {
+				if err := test.into.UnmarshalText([]byte(written)); err != nil || test.got() != word {
+					t.Errorf("%q is read as %q, %v", written, test.got(), err)
+				}
 			}
-			if err := test.into.UnmarshalText([]byte(strings.ToUpper(word))); err == nil || !strings.Contains(err.Error(), strings.ReplaceAll(test.words, " ", ", ")) {
-				t.Errorf("%q in capitals: %v", word, err)
+			if err := test.into.UnmarshalText([]byte(word + "s")); err == nil || !strings.Contains(err.Error(), strings.ReplaceAll(test.words, " ", ", ")) {
+				t.Errorf("%q with an s: %v", word, err)
 			}
 		}
 	}

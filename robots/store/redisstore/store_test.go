@@ -219,7 +219,12 @@ func TestTextIsGone(t *testing.T) {
 	want := rec
 	want.Status, want.Body, want.SHA256, want.ExpiresAt = 0, nil, "", time.Time{}
 	storetest.Expect(t, s, want)
-	storetest.ExpectVersions(t, s, rec.Origin)
+	if versions, err := s.Versions(t.Context(), rec.Origin); len(versions) != 1 || err != nil { // it is known that there was one
+		t.Errorf("the versions are %v, %v", versions, err)
+	}
+	if text, ok, err := s.Text(t.Context(), rec.Origin, rec.SHA256); ok || err != nil {
+		t.Errorf("the text is %q, %v", text, err)
+	}
 	storetest.Put(t, s, storetest.FailingRecord(want, storetest.Noon.Add(2*time.Hour)))
 	storetest.Expect(t, s, storetest.FailingRecord(want, storetest.Noon.Add(2*time.Hour)))
 	storetest.Put(t, s, rec)
