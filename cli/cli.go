@@ -89,21 +89,25 @@ site's robots.txt allows the bot passes unchanged. Every other request is answer
   robotsproxy serve                           # a proxy for every client that names it
   eval "$(robotsproxy env)"                   # point this shell's programs at it
   robotsproxy check --agent ExampleBot https://example.com/`,
-		Version:       versionText(),
 		Args:          isSubcommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			cmd.Help()
-			return exit{code: exitUsage}
-		},
+	}
+	// cobra's own --version has a template, which would make the linker keep every method.
+	version := root.Flags().Bool("version", false, "print what version prints")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
+			return err
+		}
+		cmd.SetOut(cmd.ErrOrStderr())
+		cmd.Help()
+		return exit{code: exitUsage}
 	}
 	root.AddCommand(
 		serveCommand(), runCommand(), envCommand(), checkCommand(), historyCommand(), reportCommand(), evidenceCommand(),
 		validateCommand(), schemaCommand(), caCommand(), keysCommand(), redirectCommand(), healthcheckCommand(), versionCommand(), manCommand(),
 	)
-	root.SetVersionTemplate("{{.Version}}\n")
 	completeFlags(root)
 	return root
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"robotsproxy/test/build"
 )
 
 // The commands that README.md and docs/ give, and make build, build one static binary also where Go
@@ -59,7 +61,7 @@ func TestProgramLeavesOutUnusedMethods(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("this test reads ELF files; run it on Linux")
 	}
-	f, err := elf.Open(program)
+	f, err := elf.Open(build.Plain(t))
 	must(t, err)
 	defer f.Close()
 	symbols, err := f.Symbols()

@@ -120,7 +120,7 @@ func TestDowngradeIsRefused(t *testing.T) {
 		"serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0": 1,
 		"run -- true":             125,
 		"check " + site.URL + "/": 2,
-		"history " + site.URL:     1,
+		"history " + site.URL:     2,
 		"report":                  1,
 		"evidence --from 2026-01-01 --to 2026-01-02 -o " + filepath.Join(t.TempDir(), "evidence.zip"): 1,
 	} {

@@ -19,8 +19,9 @@ type Filter struct {
 	verdict  decision.Judgment
 	outcome  counts.Outcome
 	reason   decision.Reason
-	host     hostname.Part // of scheme://host:port
-	agent    string        // a part, in lower case
+	host     hostname.Part // of host:port or, if origin is true, of scheme://host:port
+	origin   bool
+	agent    string // a part, in lower case
 	client   netip.Prefix
 	minWait  time.Duration
 }
@@ -39,6 +40,7 @@ var (
 func ParseFilter(query url.Values) (f Filter, err error) {
 	f.identity = query.Get("identity")
 	f.host = hostname.PartOf(query.Get("host"))
+	f.origin = strings.Contains(query.Get("host"), "://")
 	f.agent = strings.ToLower(strings.TrimSpace(query.Get("agent")))
 	if f.verdict, err = oneOf(query, "verdict", verdicts); err != nil {
 		return f, err
@@ -99,7 +101,15 @@ func (f *Filter) Selects(d *decision.Decision) bool {
 		(!f.client.IsValid() || f.client.Contains(d.Client.Unmap().WithZone(""))) &&
 		d.WaitMS >= decision.Milliseconds(f.minWait) &&
 		strings.Contains(strings.ToLower(d.Agent), f.agent) &&
-		f.host.In(d.Origin)
+		f.host.In(f.where(d.Origin))
+}
+
+// where returns what of an origin the filter looks at.
+func (f *Filter) where(origin string) string {
+	if _, host, found := strings.Cut(origin, "://"); found && !f.origin {
+		return host
+	}
+	return origin
 }
 
 // failed reports whether a request was let through and the origin gave no whole response.

@@ -44,6 +44,7 @@ func TestFilter(t *testing.T) {
 		{"host=B%C3%9CCHER.example:8443", "passed"},
 		{"host=xn--bcher", "passed"},
 		{"host=http://", "failed"},
+		{"host=http", ""},
 		{"client=10.1.2.3", "asked failed late passed refused"},
 		{"client=10.1.0.0/16&outcome=late", "late"},
 		{"client=10.1.2.9/16&outcome=late", "late"},
