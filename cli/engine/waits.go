@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"robotsproxy/proxy/pace"
@@ -14,7 +15,7 @@ const (
 	waitsEvery = 3 * time.Second
 	// tellAgainAfter is how long until the same is told again.
 	tellAgainAfter = time.Minute
-	// maxTold is how many origins are told of at one time.
+	// maxTold is how many origins are told of at one look.
 	maxTold = 5
 )
 
@@ -33,16 +34,19 @@ func tellWaits(ctx context.Context, waits func(limit int) ([]pace.Wait, int), te
 		}
 		now := time.Now()
 		found := map[place]time.Time{}
-		waiting, _ := waits(maxTold)
-		for _, w := range waiting {
+		all, _ := waits(math.MaxInt)
+		lines := 0
+		for _, w := range all {
+			if w.Waiting == 0 { // it is held, and nobody wants it
+				continue
+			}
 			at := place{w.Origin, w.Identity}
 			last, known := told[at]
-			switch {
-			case w.Waiting == 0: // it is held, and nobody wants it
-				continue
-			case known && now.Sub(last) >= tellAgainAfter:
+			isOver := !w.LastTurn.IsZero() && w.LastTurn.Sub(now) < time.Second
+			if known && !isOver && now.Sub(last) >= tellAgainAfter && lines < maxTold {
 				tell(describeWait(w, now))
 				last = now
+				lines++
 			}
 			found[at] = last
 		}
@@ -56,9 +60,13 @@ func describeWait(w pace.Wait, now time.Time) string {
 	if w.Waiting == 1 {
 		requests, verb = "1 request", "waits"
 	}
+	in := func(t time.Time) string { return fmt.Sprintf("in %v", max(t.Sub(now), 0).Round(time.Second)) }
 	next := "when another one has ended"
-	if !w.Until.IsZero() {
-		next = fmt.Sprintf("in %v", max(w.Until.Sub(now), 0).Round(time.Second))
+	if !w.NextTurn.IsZero() {
+		next = in(w.NextTurn)
+	}
+	if w.Waiting > 1 && !w.LastTurn.IsZero() {
+		next += ", the last " + in(w.LastTurn)
 	}
 	return fmt.Sprintf("%s to %s %s: %s; the next one starts %s", requests, w.Origin, verb, w.By.Phrase(), next)
 }

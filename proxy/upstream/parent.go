@@ -113,6 +113,9 @@ func (e *parentError) Error() string {
 
 func (e *parentError) Unwrap() error { return e.err }
 
+// Cause is what a robots.txt that was to be fetched through the parent is unreachable for.
+func (e *parentError) Cause() string { return e.Error() }
+
 // parseParent parses a parent proxy's URL. Errors don't show the credentials that it may
 // hold.
 func parseParent(text string) (*url.URL, error) {

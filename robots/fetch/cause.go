@@ -24,8 +24,18 @@ func (s statusError) Error() string {
 // maxCause bounds a cause, in octets, since an origin can write a part of it.
 const maxCause = 200
 
+// explained is an error that states its cause in words of its own, for people: where the origin was
+// not even asked, "connection refused" would blame it.
+type explained interface {
+	error
+	Cause() string
+}
+
 // causeOf says in a few words why a fetch failed, for people.
 func causeOf(err error) string {
+	if own, ok := errors.AsType[explained](err); ok {
+		return cutCause(own.Cause())
+	}
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		if lookup.IsNotFound {
 			return "no such host"

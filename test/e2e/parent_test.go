@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"testing"
 
 	"robotsproxy/internal/conntest"
@@ -34,4 +35,18 @@ func newParent(t *testing.T, site *origin) (address string) {
 	}))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
+}
+
+// A parent that is away is named, and the site not blamed, also for a robots.txt.
+func TestParentThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.errand([]string{"http_proxy=http://" + deadAddress}, "curl", "-s", "http://shop.test/")
+	want := "the parent proxy " + deadAddress + " (from http_proxy) refused the connection"
+	if got := e.must(t); !strings.Contains(got, "http://shop.test/robots.txt cannot be had ("+want+")") {
+		t.Errorf("curl gets\n%s", got)
+	}
+	if !strings.Contains(e.err.String(), "its robots.txt cannot be had ("+want+")\n") {
+		t.Errorf("the summary is\n%s", &e.err)
+	}
 }
