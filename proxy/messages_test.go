@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -879,6 +880,20 @@ func TestDrain(t *testing.T) {
 			t.Errorf("Shutdown: %v", err)
 		}
 		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// Where there is no client, Shutdown waits for nothing.
+func TestShutdownWithoutClients(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if err := w.server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("Shutdown waited for %v", waited)
+		}
 	})
 }
 

@@ -235,7 +235,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	var err error
 	for range servers {
-		err = errors.Join(err, <-ended)
+		err = errors.Join(err, unlessClosed(<-ended))
 	}
 	select {
 	case <-s.hijacked.Drained():
@@ -270,12 +270,13 @@ const (
 
 // awaitFirstRequests waits until each connection has sent its first request, in a tunnel too,
 // or ctx ends. net/http drops such requests once it shuts down. Connections whose clients send
-// nothing are closed after newGrace.
+// nothing are closed after newGrace. Where no client is left, there is nothing to wait for: as
+// after a command that was run behind the proxy.
 func (s *Server) awaitFirstRequests(ctx context.Context) {
 	poll := time.NewTicker(firstRequestsPoll)
 	defer poll.Stop()
 	grace := time.After(newGrace)
-	for quiet := time.Duration(0); quiet < firstRequestsQuiet; {
+	for quiet := time.Duration(0); quiet < firstRequestsQuiet && s.clients.Len()+s.entering.Len() > 0; {
 		select {
 		case <-poll.C:
 		case <-grace:
