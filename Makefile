@@ -66,10 +66,10 @@ bench-idle: build
 bench-robots:
 	cd test && go test -run '^$$' -bench . -benchmem ./bench
 
-# What sealing costs: run --sealed beside run, and the transparent door beside CONNECT.
-bench-sealed:
-	cd test && go test -run '^$$' -bench '^BenchmarkRun$$' ./e2e
-	go test -run '^$$' -bench '^BenchmarkDoor$$' ./proxy
+# What sealing costs: a request by the transparent door beside one by CONNECT, and the start of a
+# sealed command beside that of another: a minute. It is a part of make bench.
+bench-sealed: build
+	cd test && go run ./bench/proxies -robotsproxy ../robotsproxy -cases '^sealed' -proxies '^robotsproxy$$' $(if $(QUICK),-scale quick)
 
 # How the packages' benchmarks differ between the revision REV and the working tree.
 bench-compare:

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -72,66 +71,8 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-// BenchmarkDoor measures the transparent door beside CONNECT: a request for 1 KiB inside TLS,
-// over kept-alive connections, and with a new connection for each.
-func BenchmarkDoor(b *testing.B) {
-	page := strings.Repeat("x", 1024)
-	o := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page) }))
-	defer o.Close()
-	_, port, _ := net.SplitHostPort(o.Listener.Addr().String())
-	for _, fresh := range []bool{false, true} {
-		for _, by := range []string{"connect", "transparent"} {
-			b.Run(fmt.Sprintf("by=%s/new=%t", by, fresh), func(b *testing.B) {
-				server, address, _ := serveBenchServer(b)
-				transport := &http.Transport{
-					Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: address}),
-					TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
-					MaxIdleConnsPerHost: 256,
-					DisableKeepAlives:   fresh,
-				}
-				if by == "transparent" {
-					l, err := net.Listen("tcp", "127.0.0.1:0")
-					if err != nil {
-						b.Fatal(err)
-					}
-					go server.ServeTransparent(led{l, o.Listener.Addr()})
-					transport.Proxy = nil
-					transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-						return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
-					}
-				}
-				before := cpuTime(b)
-				askBy(b, transport, "https://localhost:"+port+"/public/page")
-				if used := cpuTime(b) - before; used > 0 { // else this system does not tell
-					b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
-				}
-			})
-		}
-	}
-}
-
-// led is a listener all of whose clients wanted one address.
-type led struct {
-	net.Listener
-	wanted net.Addr
-}
-
-func (l led) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return redirected{conn.(*net.TCPConn), l.wanted, conn.RemoteAddr()}, nil
-}
-
 // serveBench runs a proxy until b ends.
 func serveBench(b *testing.B) (address string, g *gate.Gate) {
-	b.Helper()
-	_, address, g = serveBenchServer(b)
-	return address, g
-}
-
-func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *gate.Gate) {
 	b.Helper()
 	opts := upstream.Defaults()
 	opts.Insecure = hosts([]string{"*"})
@@ -149,7 +90,7 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 	if err != nil {
 		b.Fatal(err)
 	}
-	server = proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: conns.DefaultLimits()},
+	server := proxy.New(proxy.Options{Name: "bench", Via: upstream.ViaBoth, Limits: conns.DefaultLimits()},
 		g, ca, transport, zerolog.Nop(), nil)
 	if err := server.SetAccess(access.Defaults(), opaque.Defaults()); err != nil {
 		b.Fatal(err)
@@ -164,7 +105,7 @@ func serveBenchServer(b *testing.B) (server *proxy.Server, address string, g *ga
 		server.Shutdown(context.Background())
 		<-served
 	})
-	return server, l.Addr().String(), g
+	return l.Addr().String(), g
 }
 
 // BenchmarkWatched measures what observers cost: none, counts that SQLite keeps, an admin server
@@ -229,10 +170,6 @@ func ask(b *testing.B, proxyAddr, page string) {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 256,
 	}
-	askBy(b, transport, page)
-}
-
-func askBy(b *testing.B, transport *http.Transport, page string) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	b.ReportAllocs()

@@ -521,17 +521,3 @@ func TestSealedWhereNamespacesAreForbidden(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkRun shows what a run costs, and what sealing adds.
-func BenchmarkRun(b *testing.B) {
-	for name, flag := range map[string]string{"not sealed": "--sealed=false", "sealed": "--sealed"} {
-		b.Run(name, func(b *testing.B) {
-			data := b.TempDir()
-			for b.Loop() {
-				if output, err := exec.Command(program, "run", flag, "--data-dir", data, "--", "true").CombinedOutput(); err != nil {
-					b.Fatalf("%v\n%s", err, output)
-				}
-			}
-		})
-	}
-}

@@ -16,7 +16,8 @@ import (
 type bench struct {
 	site     *site
 	kinds    []kind
-	holder   kind // robotsproxy, set up to hold idle connections
+	holder   kind   // robotsproxy, set up to hold idle connections
+	program  string // robotsproxy, as built
 	scale    scale
 	cases    *regexp.Regexp // matches the names of those to measure
 	progress io.Writer
@@ -96,6 +97,9 @@ func (b *bench) measure(ctx context.Context, wanted *regexp.Regexp) error {
 	}
 	if b.cases.MatchString(idleOfEach) && wanted.MatchString(b.holder.name) {
 		b.idleOfEach(ctx)
+	}
+	if wanted.MatchString(ours) {
+		b.sealed(ctx)
 	}
 	return ctx.Err()
 }

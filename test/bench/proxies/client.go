@@ -24,7 +24,7 @@ type worker interface {
 type client struct {
 	proxy  string
 	tunnel string        // the authority to CONNECT to; "": none
-	tls    *tls.Config   // inside the tunnel
+	tls    *tls.Config   // inside the tunnel, or right away; nil: none
 	each   bool          // a new connection for each request
 	next   func() []byte // returns the next request
 
@@ -90,7 +90,7 @@ func (c *client) exchange(request []byte) (*http.Response, error) {
 	return resp, nil
 }
 
-// connect opens a connection and the tunnel in it, if there is one.
+// connect opens a connection, and in it the tunnel and TLS, if there are any.
 func (c *client) connect() error {
 	var err error
 	if c.conn, err = net.Dial("tcp", c.proxy); err != nil {
@@ -98,18 +98,13 @@ func (c *client) connect() error {
 	}
 	c.conn.SetDeadline(time.Now().Add(clientTimeout))
 	c.r = bufio.NewReader(c.conn)
-	if c.tunnel == "" {
+	if c.tunnel != "" {
+		if err := c.openTunnel(); err != nil {
+			return fmt.Errorf("opening a tunnel: %w", err)
+		}
+	}
+	if c.tls == nil {
 		return nil
-	}
-	if _, err := fmt.Fprintf(c.conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: %s\r\n\r\n", c.tunnel, userAgent); err != nil {
-		return err
-	}
-	resp, err := http.ReadResponse(c.r, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		return fmt.Errorf("opening a tunnel: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK || c.r.Buffered() > 0 {
-		return fmt.Errorf("opening a tunnel: %s", resp.Status)
 	}
 	secure := tls.Client(c.conn, c.tls)
 	if err := secure.Handshake(); err != nil {
@@ -121,6 +116,20 @@ func (c *client) connect() error {
 		c.resumed++
 	}
 	c.r.Reset(secure)
+	return nil
+}
+
+func (c *client) openTunnel() error {
+	if _, err := fmt.Fprintf(c.conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: %s\r\n\r\n", c.tunnel, userAgent); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || c.r.Buffered() > 0 {
+		return errors.New(resp.Status)
+	}
 	return nil
 }
 

@@ -164,7 +164,14 @@ func signingCommand(program string) commandFunc {
 
 func robotsproxyCommand(program, decisions string, settings ...string) commandFunc {
 	return func(s *site, folder, address string) (*exec.Cmd, error) {
-		config := fmt.Sprintf(`listen: %q
+		file, err := writeConfig(s, folder, address, decisions, settings...)
+		return exec.Command(program, "serve", "--config", file), err
+	}
+}
+
+// writeConfig writes robotsproxy's configuration into folder, and returns the file.
+func writeConfig(s *site, folder, address, decisions string, settings ...string) (file string, err error) {
+	config := fmt.Sprintf(`listen: %q
 admin_listen: ""
 data_dir: %q
 log:
@@ -174,9 +181,8 @@ upstream:
   ca_file: %q
 %s
 `, address, filepath.Join(folder, "data"), decisions, s.caFile(), strings.Join(settings, "\n"))
-		file := filepath.Join(folder, "robotsproxy.yaml")
-		return exec.Command(program, "serve", "--config", file), os.WriteFile(file, []byte(config), 0o644)
-	}
+	file = filepath.Join(folder, "robotsproxy.yaml")
+	return file, os.WriteFile(file, []byte(config), 0o644)
 }
 
 // holder returns robotsproxy as built at program, set up to hold idle connections: it closes

@@ -7,6 +7,7 @@
 //	make bench QUICK=1        # fewer and shorter rounds, in two minutes
 //	make bench BENCH="-cases 'HTTP,' -proxies 'robotsproxy|squid'"
 //	make bench-idle           # what robotsproxy needs for 10,000 idle connections of each kind
+//	make bench-sealed         # what a sealed command costs
 package main
 
 import (
@@ -53,6 +54,7 @@ var roles = map[string]func(args []string) error{
 	"origin":       serveOrigin,
 	"goproxy":      serveGoproxy,
 	"reverseproxy": serveReverseProxy,
+	"sealed":       measureSealed,
 }
 
 // scale says how much is measured.
@@ -113,7 +115,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	defer s.close()
-	b := &bench{site: s, kinds: kinds(*program, builds), holder: holder(*program), scale: scale, cases: cases, progress: progress, results: results{}}
+	b := &bench{site: s, kinds: kinds(*program, builds), holder: holder(*program), program: *program, scale: scale, cases: cases, progress: progress, results: results{}}
 	if err := b.measure(ctx, proxies); err != nil {
 		return err
 	}

@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a process that this program has started.
+// process is a process that is measured. This program has started it, or is one of its
+// descendants.
 type process struct {
 	cmd    *exec.Cmd
 	log    string
+	alone  bool // without its descendants
 	exited chan struct{}
 }
 
@@ -76,9 +78,12 @@ func (p *process) cpu() (time.Duration, error) {
 	return total, nil
 }
 
-// family returns the process and its descendants.
+// family returns the process and, unless it counts alone, its descendants.
 func (p *process) family() []int {
 	family := []int{p.cmd.Process.Pid}
+	if p.alone {
+		return family
+	}
 	for i := 0; i < len(family); i++ {
 		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", family[i]))
 		for _, task := range tasks {

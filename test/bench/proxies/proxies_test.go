@@ -54,6 +54,13 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("there is no line %q in the table of idle connections:\n%s", row, table)
 		}
 	}
+	sealed := "\n| sealed commands |"
+	if exec.Command("unshare", "--user", "--map-current-user", "--net", "--mount", "true").Run() != nil {
+		sealed = "\n- left out: sealed, " // this system lets no command be sealed
+	}
+	if !strings.Contains(out.String(), sealed) {
+		t.Errorf("there is no line %q", sealed)
+	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("files left behind: %v, %v", left, err)
 	}

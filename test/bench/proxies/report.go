@@ -44,13 +44,17 @@ var goals = []goal{
 	{tunnelNew, ours, "squid", 0.75},
 	{tunnelAgain, ours, "goproxy", 0.85},
 	{manyOrigins, ours, "goproxy", 2.00},
+	{sealedKept, byTransparent, byConnect, 1.00},
+	{sealedNew, byTransparent, byConnect, 1.00},
 }
 
 const (
 	maxMemory      = 80e6 // octets after the run
 	maxTunnel      = 40e3 // octets an idle tunnel
 	maxP99AtHalf   = 1.1  // of ReverseProxy's
+	maxSealing     = 20   // milliseconds by which sealing delays a command
 	microsecond    = float64(time.Microsecond)
+	millisecond    = float64(time.Millisecond)
 	octetsMegabyte = 1e6
 )
 
@@ -69,6 +73,7 @@ func (b *bench) report(out io.Writer) {
 	b.reportMemory(out)
 	b.reportIdle(out)
 	b.reportGrowth(out)
+	b.reportSealed(out)
 	b.reportSummary(out)
 	b.reportGoals(out)
 	fmt.Fprintln(out)
@@ -294,6 +299,9 @@ func (b *bench) reportGoals(out io.Writer) {
 	}
 	if is, than := b.results[halfLoad][ours], b.results[halfLoad][floor]; len(is) > 0 && len(than) > 0 {
 		line("half load: p99, of "+floor, ratio(is, than, p99Of), maxP99AtHalf, ratios(is, than, p99Of)...)
+	}
+	if more := differences(b.results[sealedStart][startSealed], b.results[sealedStart][startPlain], p50Of); len(more) > 0 {
+		line(fmt.Sprintf("%s over %s, ms", startSealed, startPlain), middle(slices.Clone(more)), maxSealing, more...)
 	}
 	for _, s := range b.results[afterRun][ours] {
 		line("memory after the run, MB", float64(s.memory.now)/octetsMegabyte, maxMemory/octetsMegabyte)
