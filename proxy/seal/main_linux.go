@@ -125,6 +125,13 @@ func become(parent *net.UnixConn, path string, args []string) error {
 // seal makes the network, covers the files, and returns the descriptors of the report's
 // sockets. They stay open until this process executes the command.
 func (r *report) seal(s settings) (descriptors []int, err error) {
+	// Covering takes as long as all the rest, of which it needs nothing.
+	covered := make(chan error, 1)
+	go func() {
+		var err error
+		r.Warnings, err = cover.Files(s.Trust)
+		covered <- atStep("covering files", err)
+	}()
 	if err := loopbackUp(); err != nil {
 		return nil, atStep("bringing the loopback interface up", err)
 	}
@@ -143,10 +150,7 @@ func (r *report) seal(s settings) (descriptors []int, err error) {
 		}
 	}
 	r.Sockets = sockets.roles
-	if r.Warnings, err = cover.Files(s.Trust); err != nil {
-		return nil, atStep("covering files", err)
-	}
-	return sockets.descriptors, nil
+	return sockets.descriptors, <-covered
 }
 
 // dropPrivileges leaves the calling thread no capability, and no way to get one in its
