@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -276,11 +277,12 @@ func thousands(n float64) string {
 	return digits
 }
 
-// reportGoals writes which goals were met. For one that was missed it says how many rounds met
+// reportGoals writes which goals were met, by figures as they are printed. For one that was missed it says how many rounds met
 // it: some, if the machine was busy otherwise.
 func (b *bench) reportGoals(out io.Writer) {
 	fmt.Fprint(out, "\n| goal | is | at most | |\n|---|---:|---:|---|\n")
 	line := func(what string, is, bound float64, rounds ...float64) {
+		is = math.Round(100*is) / 100
 		verdict := "met"
 		switch {
 		case is > bound && len(rounds) > 1:
