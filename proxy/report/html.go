@@ -83,7 +83,13 @@ type sectionView struct {
 
 type rowView struct {
 	Cells []cellView
-	Bar   float64 // in percent of the longest; negative for none
+	Bar   []rowPart
+}
+
+// A rowPart is one outcome in the bar of a row. X and Width are in percent of the longest bar.
+type rowPart struct {
+	Class    string
+	X, Width float64
 }
 
 type cellView struct {
@@ -101,11 +107,13 @@ func (s *section) view() sectionView {
 	}
 	v := sectionView{Title: s.Title, Columns: cells(s.Columns), Bars: s.Weights != nil}
 	for i, row := range s.Rows[:min(len(s.Rows), maxPageLines)] {
-		bar := -1.0
+		r := rowView{Cells: cells(row)}
 		if s.Weights != nil {
-			bar = 100 * float64(s.Weights[i]) / float64(max(s.Weights[0], 1))
+			percent := func(n int64) float64 { return 100 * float64(n) / float64(max(s.Weights[0].all(), 1)) }
+			refused, would := percent(s.Weights[i].refused), percent(s.Weights[i].wouldBeRefused)
+			r.Bar = []rowPart{{"refused", 0, refused}, {"would", refused, would}}
 		}
-		v.Rows = append(v.Rows, rowView{cells(row), bar})
+		v.Rows = append(v.Rows, r)
 	}
 	if more := len(s.Rows) - maxPageLines; more > 0 {
 		v.More = number(int64(more))

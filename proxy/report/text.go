@@ -149,9 +149,14 @@ type section struct {
 	Title   string
 	Columns []string
 	Rows    [][]string
-	Numbers []int   // the columns that have numbers
-	Weights []int64 // of the rows, the heaviest first, where a chart helps; else nil
+	Numbers []int    // the columns that have numbers
+	Weights []weight // of the rows, the heaviest first, where a chart helps; else nil
 }
+
+// A weight is how many requests a row is about.
+type weight struct{ refused, wouldBeRefused int64 }
+
+func (w weight) all() int64 { return w.refused + w.wouldBeRefused }
 
 // sections are the lists that have something to say.
 func (r *Report) sections() []section {
@@ -195,7 +200,7 @@ func (t Totals) cells() []string {
 func (r *Report) refusalSection() section {
 	s := section{Title: "Refused, by rule and site", Columns: []string{"refused", "would be refused", "site", "why"}, Numbers: []int{0, 1}}
 	for _, f := range r.Refusals {
-		s.Weights = append(s.Weights, f.Refused+f.WouldBeRefused)
+		s.Weights = append(s.Weights, weight{f.Refused, f.WouldBeRefused})
 		s.Rows = append(s.Rows, []string{number(f.Refused), number(f.WouldBeRefused), site(f.Origin), f.why()})
 	}
 	return s
