@@ -19,7 +19,7 @@ func Gzip(text []byte) []byte {
 	var b bytes.Buffer
 	w, ok := writers.Get().(*gzip.Writer)
 	if !ok {
-		w = gzip.NewWriter(nil)
+		w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
 	}
 	w.Reset(&b)
 	w.Write(text) // a bytes.Buffer takes everything

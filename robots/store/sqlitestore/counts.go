@@ -14,11 +14,11 @@ func (s *Store) AddCounts(ctx context.Context, b counts.Batch) error {
 	if s.history > 0 {
 		oldest = counts.DayOf(s.now().Add(-s.history))
 	}
-	return s.file.Write(ctx, func(db *dbfile.Database) error {
-		if err := counttable.Add(ctx, db, b, oldest); err != nil {
+	return s.file.Write(ctx, func(w *dbfile.Writer) error {
+		if err := counttable.Add(ctx, w, b, oldest); err != nil {
 			return err
 		}
-		if err := s.shrink(ctx, db); err != nil {
+		if err := s.shrink(ctx, w); err != nil {
 			s.log.Debug().Err(err).Msg("the database could not be made smaller") // the next write will try again
 		}
 		return nil
@@ -27,8 +27,8 @@ func (s *Store) AddCounts(ctx context.Context, b counts.Batch) error {
 
 // dropOldestDay drops the counts of the oldest day, unless that is the last one. It reports
 // whether there was one to drop.
-func (s *Store) dropOldestDay(ctx context.Context, db *dbfile.Database) (bool, error) {
-	dropped, err := counttable.DropOldestDay(ctx, db)
+func (s *Store) dropOldestDay(ctx context.Context, w *dbfile.Writer) (bool, error) {
+	dropped, err := counttable.DropOldestDay(ctx, w)
 	if dropped {
 		s.warnOfDroppedDays.Do(func() {
 			s.log.Warn().Int64("max_size", s.maxSize).

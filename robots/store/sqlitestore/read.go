@@ -14,7 +14,7 @@ import (
 
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, origin string) (store.Record, bool, error) {
-	recs, err := s.query(ctx, true, `WHERE origin = ?`, origin)
+	recs, err := s.query(context.WithoutCancel(ctx), true, `WHERE origin = ?`, origin)
 	if err != nil || len(recs) == 0 {
 		return store.Record{}, false, err
 	}
@@ -41,7 +41,7 @@ func readRecords(ctx context.Context, db *dbfile.Database, texts bool, where str
 	if texts {
 		text = "gzip"
 	}
-	query, err := db.Prepare(ctx, nil, `
+	query, err := db.Prepare(ctx, `
 SELECT origin, status, coalesce(sha256, ''), `+text+`, fetched_at, expires_at,
 	failed_since, failed_status, failures, next_try, cause, user_agent, cdn
 FROM policies LEFT JOIN texts ON texts.id = text_id `+where)

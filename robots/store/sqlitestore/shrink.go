@@ -36,26 +36,26 @@ type victim struct {
 // origins that have gone longest without being asked for, with all that is known of them.
 // Even those must go, or the bound would not be one; they are fetched again when somebody
 // asks for them. Free space in the file does not count, and is given back.
-func (s *Store) shrink(ctx context.Context, db *dbfile.Database) error {
+func (s *Store) shrink(ctx context.Context, w *dbfile.Writer) error {
 	if s.maxSize <= 0 {
 		return nil
 	}
 	for range maxEvictions {
-		used, err := sizeInUse(ctx, db)
+		used, err := sizeInUse(ctx, w)
 		if err != nil || used <= s.maxSize-s.maxSize/16 { // room for what is written before the next look
 			return err
 		}
 		if len(s.victims) == 0 {
-			if s.victims, err = s.findVictims(ctx, db); err != nil {
+			if s.victims, err = s.findVictims(ctx, w); err != nil {
 				return err
 			}
 		}
 		batch := s.victims[:min(len(s.victims), evictionBatch)]
 		s.victims = s.victims[len(batch):]
-		if err := s.evict(ctx, db, batch); err != nil {
+		if err := s.evict(ctx, w, batch); err != nil {
 			return err
 		}
-		if err := giveBack(ctx, db); err != nil {
+		if err := giveBack(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -63,34 +63,32 @@ func (s *Store) shrink(ctx context.Context, db *dbfile.Database) error {
 }
 
 // evict drops the victims that have not changed since they were found.
-func (s *Store) evict(ctx context.Context, db *dbfile.Database, victims []victim) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
+func (s *Store) evict(ctx context.Context, w *dbfile.Writer, victims []victim) error {
 	var versions, origins int64
-	for _, v := range victims {
-		if v.status != 0 {
-			n, err := dropVersions(ctx, tx, `origin = ? AND text_id = ? AND status = ? AND last_seen = ?`, v.origin, v.textID, v.status, v.age)
+	err := w.Transact(ctx, func() error {
+		for _, v := range victims {
+			if v.status != 0 {
+				n, err := dropVersions(ctx, w, `origin = ? AND text_id = ? AND status = ? AND last_seen = ?`, v.origin, v.textID, v.status, v.age)
+				if err != nil {
+					return err
+				}
+				versions += n
+				continue
+			}
+			gone, err := w.Change(ctx, `DELETE FROM policies WHERE origin = ? AND `+lastUse+` = ?`, v.origin, v.age)
 			if err != nil {
 				return err
 			}
-			versions += n
-			continue
-		}
-		gone, err := tx.ExecContext(ctx, `DELETE FROM policies WHERE origin = ? AND `+lastUse+` = ?`, v.origin, v.age)
-		if err != nil {
-			return err
-		}
-		if n, _ := gone.RowsAffected(); n > 0 {
-			origins += n
-			if _, err := dropVersions(ctx, tx, `origin = ?`, v.origin); err != nil {
-				return err
+			if gone > 0 {
+				origins += gone
+				if _, err := dropVersions(ctx, w, `origin = ?`, v.origin); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	if err := tx.Commit(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	s.evictedVersions.Add(versions)
@@ -103,21 +101,21 @@ func (s *Store) evict(ctx context.Context, db *dbfile.Database, victims []victim
 
 // findVictims returns what to drop next, oldest first. If that is a day, it drops it, and
 // returns nothing.
-func (s *Store) findVictims(ctx context.Context, db *dbfile.Database) ([]victim, error) {
-	victims, err := readVictims(ctx, db, `
+func (s *Store) findVictims(ctx context.Context, w *dbfile.Writer) ([]victim, error) {
+	victims, err := readVictims(ctx, w, `
 SELECT origin, text_id, status, last_seen FROM versions
 WHERE `+unserved+` ORDER BY last_seen LIMIT ?`)
 	if err != nil || len(victims) > 0 {
 		return victims, err
 	}
-	if dropped, err := s.dropOldestDay(ctx, db); err != nil || dropped {
+	if dropped, err := s.dropOldestDay(ctx, w); err != nil || dropped {
 		return nil, err
 	}
-	return readVictims(ctx, db, `SELECT origin, 0, 0, `+lastUse+` AS age FROM policies ORDER BY age LIMIT ?`)
+	return readVictims(ctx, w, `SELECT origin, 0, 0, `+lastUse+` AS age FROM policies ORDER BY age LIMIT ?`)
 }
 
-func readVictims(ctx context.Context, db *dbfile.Database, query string) ([]victim, error) {
-	rows, err := db.QueryContext(ctx, query, maxVictims)
+func readVictims(ctx context.Context, w *dbfile.Writer, query string) ([]victim, error) {
+	rows, err := w.Query(ctx, query, maxVictims)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +132,10 @@ func readVictims(ctx context.Context, db *dbfile.Database, query string) ([]vict
 }
 
 // sizeInUse returns the size of the database in bytes, without its free space.
-func sizeInUse(ctx context.Context, db *dbfile.Database) (size int64, err error) {
+func sizeInUse(ctx context.Context, w *dbfile.Writer) (size int64, err error) {
 	const query = `
 SELECT (page_count - freelist_count) * page_size
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size`
-	ask, err := db.Prepare(ctx, nil, query)
-	if err != nil {
-		return 0, err
-	}
-	err = ask.QueryRowContext(ctx).Scan(&size)
+	err = w.QueryRow(ctx, query).Scan(&size)
 	return size, err
 }

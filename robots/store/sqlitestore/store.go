@@ -72,8 +72,7 @@ func (s *Store) Close() error { return errors.Join(s.file.Close(), s.leases.Clos
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, origin string) error {
-	return s.file.Write(ctx, func(db *dbfile.Database) error {
-		_, err := db.ExecContext(ctx, `DELETE FROM policies WHERE origin = ?`, origin)
-		return err
+	return s.file.Write(ctx, func(w *dbfile.Writer) error {
+		return w.Exec(ctx, `DELETE FROM policies WHERE origin = ?`, origin)
 	})
 }

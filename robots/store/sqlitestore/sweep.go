@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"robotsproxy/robots/store"
 	"robotsproxy/robots/store/encoding"
@@ -27,16 +28,19 @@ const unserved = `NOT EXISTS (
 // sweep deletes from the next origins what has been of no use for all of the history:
 // records that nobody asked for, and versions that are no longer served. Then it gives some
 // free space back.
-func (s *Store) sweep(ctx context.Context, db *dbfile.Database) error {
+func (s *Store) sweep(ctx context.Context, w *dbfile.Writer) error {
 	if s.history <= 0 {
 		return nil
 	}
 	before := s.now().Add(-s.history)
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
+	if err := w.Transact(ctx, func() error { return sweepNext(ctx, w, before) }); err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	return giveBack(ctx, w)
+}
+
+// sweepNext deletes from the next origins what has been of no use since a time.
+func sweepNext(ctx context.Context, w *dbfile.Writer, before time.Time) error {
 	// The table with more origins says how far the sweep goes, which bounds the work. After
 	// the last origin it begins again.
 	var from string
@@ -47,56 +51,46 @@ SELECT origin, (SELECT min(origin) FROM (
 	UNION ALL
 	SELECT * FROM (SELECT origin FROM versions WHERE origin > sweep.origin ORDER BY origin LIMIT 1 OFFSET ?1)))
 FROM sweep`
-	if err := tx.QueryRowContext(ctx, next, sweepLength-1).Scan(&from, &to); err != nil {
+	if err := w.QueryRow(ctx, next, sweepLength-1).Scan(&from, &to); err != nil {
 		return err
 	}
 	// Beyond the last origin is a blob, which follows every text: "?2 IS NULL OR ..."
 	// would have SQLite look at all of them.
 	const unused = `
 DELETE FROM policies WHERE origin > ?1 AND origin <= coalesce(?2, x'') AND ` + lastUse + ` < ?3`
-	if _, err := tx.ExecContext(ctx, unused, from, to, encoding.Milliseconds(before)); err != nil {
+	if err := w.Exec(ctx, unused, from, to, encoding.Milliseconds(before)); err != nil {
 		return err
 	}
-	if _, err := dropVersions(ctx, tx, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, encoding.Milliseconds(before)); err != nil {
+	if _, err := dropVersions(ctx, w, `origin > ?1 AND origin <= coalesce(?2, x'') AND last_seen < ?3`, from, to, encoding.Milliseconds(before)); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE sweep SET origin = coalesce(?, '')`, to); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	return giveBack(ctx, db)
+	return w.Exec(ctx, `UPDATE sweep SET origin = coalesce(?, '')`, to)
 }
 
 // giveBack takes some of what is free from the end of the file.
-func giveBack(ctx context.Context, db *dbfile.Database) error {
-	_, err := db.ExecContext(ctx, `PRAGMA incremental_vacuum(2048)`)
-	return err
+func giveBack(ctx context.Context, w *dbfile.Writer) error {
+	return w.Exec(ctx, `PRAGMA incremental_vacuum(2048)`)
 }
 
 // dropOldest deletes an origin's oldest versions beyond store.MaxVersions.
-func dropOldest(ctx context.Context, db *dbfile.Database, tx *sql.Tx, origin string) error {
-	find, err := db.Prepare(ctx, tx, `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`)
-	if err != nil {
-		return err
-	}
+func dropOldest(ctx context.Context, w *dbfile.Writer, origin string) error {
 	var oldest int64
-	err = find.QueryRowContext(ctx, origin, store.MaxVersions-1).Scan(&oldest)
+	const find = `SELECT last_seen FROM versions WHERE origin = ? ORDER BY last_seen DESC LIMIT 1 OFFSET ?`
+	err := w.QueryRow(ctx, find, origin, store.MaxVersions-1).Scan(&oldest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	_, err = dropVersions(ctx, tx, `origin = ? AND last_seen < ?`, origin, oldest)
+	_, err = dropVersions(ctx, w, `origin = ? AND last_seen < ?`, origin, oldest)
 	return err
 }
 
 // dropVersions deletes the versions that meet a condition, except those still served, and
 // the texts that no other version has. It returns how many versions it deleted.
-func dropVersions(ctx context.Context, tx *sql.Tx, where string, args ...any) (dropped int64, err error) {
-	rows, err := tx.QueryContext(ctx, `DELETE FROM versions WHERE `+where+` AND `+unserved+` RETURNING text_id`, args...)
+func dropVersions(ctx context.Context, w *dbfile.Writer, where string, args ...any) (dropped int64, err error) {
+	rows, err := w.Query(ctx, `DELETE FROM versions WHERE `+where+` AND `+unserved+` RETURNING text_id`, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -109,13 +103,13 @@ func dropVersions(ctx context.Context, tx *sql.Tx, where string, args ...any) (d
 		}
 		texts = append(texts, id)
 	}
-	if err := rows.Err(); err != nil {
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return 0, err
 	}
 	const unserved = `
 DELETE FROM texts WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM versions WHERE text_id = ?1 AND text_id != 0)`
 	for _, id := range texts {
-		if _, err := tx.ExecContext(ctx, unserved, id); err != nil {
+		if err := w.Exec(ctx, unserved, id); err != nil {
 			return 0, err
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"sync"
 )
 
-// A Database is an open file. It prepares frequent statements once: preparing takes longer
-// than running most of them.
+// A Database is an open file, for reading. It prepares frequent statements once: preparing
+// takes longer than running most of them.
 type Database struct {
 	*sql.DB
+	writer   *Writer                // nil: the file cannot be written
 	files    map[string]os.FileInfo // as they were when opened, by part
 	prepared sync.Map               // *sql.Stmt by its text
 }
@@ -32,9 +33,17 @@ func newDatabase(db *sql.DB, path string) (*Database, error) {
 	return d, nil
 }
 
-// Prepare makes a statement ready to run in tx, or by itself if that is nil. There are
-// few texts; each is kept for as long as the database is open.
-func (d *Database) Prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
+// Close closes the database. Nobody may use it any more.
+func (d *Database) Close() error {
+	if d.writer != nil {
+		d.writer.close()
+	}
+	return d.DB.Close()
+}
+
+// Prepare makes a statement ready to run. There must be few texts: each is kept for as long as
+// the database is open.
+func (d *Database) Prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	kept, is := d.prepared.Load(text)
 	if !is {
 		stmt, err := d.PrepareContext(ctx, text)
@@ -44,9 +53,6 @@ func (d *Database) Prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.S
 		if kept, is = d.prepared.LoadOrStore(text, stmt); is {
 			stmt.Close() // another goroutine was first
 		}
-	}
-	if tx != nil {
-		return tx.StmtContext(ctx, kept.(*sql.Stmt)), nil
 	}
 	return kept.(*sql.Stmt), nil
 }

@@ -2,7 +2,8 @@
 // schema, who may change it when, and what happens when it is damaged, deleted or replaced
 // while it is in use. What is in its tables is for package sqlitestore to say.
 //
-// [Open] opens it. [File.Read] and [File.Write] then lend out the [Database] that is there.
+// [Open] opens it. [File.Read] and [File.Write] then lend out the [Database] that is there, and the
+// [Writer] that may change it.
 package dbfile
 
 import (
@@ -61,14 +62,14 @@ func (f *File) Read(ctx context.Context, do func(*Database) error) error {
 
 // Write is [File.Read] for one writer of this process at a time. If the file is no longer
 // there, do gets the one that is there now, or a new one.
-func (f *File) Write(ctx context.Context, do func(*Database) error) error {
+func (f *File) Write(ctx context.Context, do func(*Writer) error) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	db, err := f.present(ctx)
 	if err != nil {
 		return err
 	}
-	if err := do(db); err != nil {
+	if err := do(db.writer); err != nil {
 		f.mend(ctx, db, err)
 		return fmt.Errorf("writing to %s: %w", f.path, err)
 	}

@@ -68,10 +68,10 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 	if err != nil {
 		return nil, err
 	}
-	// Readers do not wait for a writer, and the writers of one process take turns: more
-	// connections would have nothing to do.
-	db.SetMaxOpenConns(4)
-	db.SetMaxIdleConns(4)
+	// Readers do not wait for the writer: more connections would have nothing to do.
+	const readers = 4
+	db.SetMaxOpenConns(readers + 1)
+	db.SetMaxIdleConns(readers)
 	if err := migrate(ctx, db); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("opening %s: %w", path, withErrno(err))
@@ -80,7 +80,17 @@ func connect(ctx context.Context, path string, check func(context.Context, *sql.
 		db.Close()
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	return newDatabase(db, path)
+	writer, err := newWriter(ctx, db)
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	d, err := newDatabase(db, path)
+	if err != nil {
+		return nil, err
+	}
+	d.writer = writer
+	return d, nil
 }
 
 // OpenReadOnly opens the database at path for what cannot write it.
@@ -140,6 +150,7 @@ func dataSource(path string) string {
 		"_synchronous":  {"NORMAL"},
 		"_txlock":       {"immediate"},
 		"_error_rc":     {"1"},
+		"_pragma":       {"wal_autocheckpoint(4000)"},
 	}
 	return "file://" + (&url.URL{Path: slashed}).EscapedPath() + "?" + settings.Encode()
 }
