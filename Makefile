@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # Where make build puts the program.
 PROGRAM = robotsproxy
 
-.PHONY: build test deps lint unit e2e configs bench-tests bench-once bench bench-idle bench-robots bench-sealed bench-compare fuzz soak soak-short test-image screenshots test-clients clients-deps
+.PHONY: build test deps lint unit e2e configs bench-tests bench-once release-tests bench bench-idle bench-robots bench-sealed bench-compare fuzz soak soak-short test-image release test-release screenshots test-clients clients-deps
 
 build:
 	go build -o $(PROGRAM) .
@@ -37,6 +37,9 @@ configs:
 
 bench-tests:
 	cd test && CGO_ENABLED=1 go test -race -timeout 30m ./bench/...
+
+release-tests:
+	cd test && go test -count=1 -timeout 60m ./release/...
 
 soak-short:
 	cd test && CGO_ENABLED=1 ROBOTSPROXY_TEST_RACE=1 go test -race -timeout 30m ./soak
@@ -78,6 +81,18 @@ bench-compare:
 # Fuzzes every fuzz target in turn, for the time FOR together: make fuzz FOR=1h.
 fuzz:
 	@.ci/fuzz
+
+# Makes the archives and packages of a release in dist/, from the commit that is checked out: for six
+# platforms, or for those in PLATFORMS (PLATFORMS="linux/amd64 windows/arm64").
+release:
+	@.ci/deps release
+	.ci/release $(PLATFORMS)
+
+# Makes a release twice, in different folders and without what is built already, and compares the
+# two; then lints its packages. PLATFORMS as above, with one of Linux.
+test-release:
+	@.ci/deps test-release
+	.ci/test-release $(PLATFORMS)
 
 # Builds the container image and runs it; as root, without a container engine.
 test-image:

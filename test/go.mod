@@ -7,6 +7,7 @@ require robotsproxy v0.0.0
 replace robotsproxy => ../
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coder/websocket v1.8.15
