@@ -21,10 +21,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cluster has the objects of the manifests.
+// cluster has the objects of some manifests.
 type cluster struct {
 	text        string // of all manifests
 	configMaps  map[string]*corev1.ConfigMap
+	claims      []*corev1.PersistentVolumeClaim
 	deployments []*appsv1.Deployment
 	jobs        []*batchv1.Job
 	cronJobs    []*batchv1.CronJob
@@ -44,19 +45,24 @@ func manifests(t *testing.T) *cluster {
 		t.Fatal("there are no manifests")
 	}
 	for _, file := range files {
-		text := readFile(t, file)
-		c.text += text
-		for document := range strings.SplitSeq(text, "\n---\n") {
-			object, err := yaml.YAMLToJSONStrict([]byte(document + "\n"))
-			if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if string(object) != "null" {
-				c.add(t, file, object)
-			}
-		}
+		c.read(t, file, readFile(t, file))
 	}
 	return c
+}
+
+// read adds the objects of a manifest, which is called name in messages.
+func (c *cluster) read(t *testing.T, name, manifest string) {
+	t.Helper()
+	c.text += manifest
+	for document := range strings.SplitSeq(manifest, "\n---\n") {
+		object, err := yaml.YAMLToJSONStrict([]byte(document + "\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if string(object) != "null" {
+			c.add(t, name, object)
+		}
+	}
 }
 
 func (c *cluster) add(t *testing.T, file string, object []byte) {
@@ -69,6 +75,8 @@ func (c *cluster) add(t *testing.T, file string, object []byte) {
 		m := &corev1.ConfigMap{}
 		into = m
 		defer func() { c.configMaps[m.Name] = m }()
+	case "v1 PersistentVolumeClaim":
+		into = appended(&c.claims)
 	case "v1 Service":
 		into = appended(&c.services)
 	case "apps/v1 Deployment":
@@ -84,10 +92,16 @@ func (c *cluster) add(t *testing.T, file string, object []byte) {
 	default:
 		t.Fatalf("%s: the test does not know the kind %v", file, kind)
 	}
+	decode(t, file+": "+kind.Kind, object, into)
+}
+
+// decode decodes an object, or a part of one, and fails the test at an unknown or repeated field.
+func decode(t *testing.T, name string, object []byte, into any) {
+	t.Helper()
 	strict, err := json.UnmarshalStrict(object, into)
 	must(t, err)
 	for _, err := range strict {
-		t.Errorf("%s: %s: %v", file, kind.Kind, err)
+		t.Errorf("%s: %v", name, err)
 	}
 }
 
@@ -111,6 +125,18 @@ func (c *cluster) pods() map[string]corev1.PodTemplateSpec {
 		pods["CronJob "+j.Name] = j.Spec.JobTemplate.Spec.Template
 	}
 	return pods
+}
+
+// allPods returns the templates of all pods in the manifests and in the chart's releases.
+func allPods(t *testing.T) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	all := manifests(t).pods()
+	for _, r := range releases {
+		for name, pod := range r.render(t).pods() {
+			all[r.name+", "+name] = pod
+		}
+	}
+	return all
 }
 
 func containers(pod corev1.PodTemplateSpec) []corev1.Container {
@@ -146,7 +172,7 @@ func (c *cluster) setup(t *testing.T, name string, proxyPod, scraperPod corev1.P
 	config, _ := imageConfig(t)
 	s := setup{
 		name: name, etc: path.Dir(config), config: path.Base(config), caFiles: map[string]string{},
-		environment: map[string]string{"REDIS_URL": "redis://127.0.0.1:1/0"}, // where nobody listens
+		environment: map[string]string{},
 		health:      proxy.StartupProbe.Exec.Command,
 		grace:       c.grace(proxyPod, proxy),
 		scraper:     map[string]string{},
@@ -156,9 +182,10 @@ func (c *cluster) setup(t *testing.T, name string, proxyPod, scraperPod corev1.P
 	if redirect := named(proxyPod, "redirect"); redirect.Name != "" {
 		s.redirect, s.excepted = redirect.Args, fmt.Sprint(*proxy.SecurityContext.RunAsUser)
 	}
+	secrets := map[string]string{"url": "redis://127.0.0.1:1/0", "token": "a-token"} // nobody listens there
 	for _, v := range proxy.Env {
-		if v.ValueFrom == nil {
-			s.environment[v.Name] = v.Value
+		if s.environment[v.Name] = v.Value; v.ValueFrom != nil {
+			s.environment[v.Name] = secrets[v.ValueFrom.SecretKeyRef.Key]
 		}
 	}
 	for _, from := range scraper.EnvFrom {
@@ -215,7 +242,7 @@ func TestConfigMapsAreTheExamples(t *testing.T) {
 }
 
 func TestPodsAreRestricted(t *testing.T) {
-	for name, pod := range manifests(t).pods() {
+	for name, pod := range allPods(t) {
 		spec := pod.Spec
 		if s := spec.SecurityContext; s == nil || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s is not run with the runtime's seccomp profile", name)
@@ -247,7 +274,7 @@ func isTrue(b *bool) bool { return b != nil && *b }
 // The CA's key is in a Secret or in the proxy's data folder. No other container may mount them.
 func TestOnlyTheProxyHasTheKey(t *testing.T) {
 	secret, others := 0, 0 // volumes of the proxy alone, and containers beside it or without it
-	for name, pod := range manifests(t).pods() {
+	for name, pod := range allPods(t) {
 		private := []string{}
 		for _, m := range named(pod, "robotsproxy").VolumeMounts {
 			if m.Name != "trust" {
@@ -333,7 +360,7 @@ func TestRedirectionLeadsToTheDoor(t *testing.T) {
 func TestProbesRunTheProgram(t *testing.T) {
 	entrypoint := imageSays(t, "ENTRYPOINT ")
 	proxies := 0
-	for name, pod := range manifests(t).pods() {
+	for name, pod := range allPods(t) {
 		c := named(pod, "robotsproxy")
 		if c.Name == "" {
 			continue
@@ -354,8 +381,8 @@ func TestProbesRunTheProgram(t *testing.T) {
 			}
 		}
 	}
-	if proxies != 3 {
-		t.Errorf("%d pods have a proxy, want the sidecars' and the fleet's", proxies)
+	if want := 3 + len(releases); proxies != want {
+		t.Errorf("%d pods have a proxy, want %d: the sidecars', the fleet's and the chart's", proxies, want)
 	}
 }
 
@@ -400,28 +427,56 @@ func TestReferencesLeadSomewhere(t *testing.T) {
 }
 
 func TestServiceLeadsToTheProxies(t *testing.T) {
-	c := manifests(t)
-	fleet := c.pods()["Deployment robotsproxy"]
-	service := c.services[0]
-	port := named(fleet, "robotsproxy").Ports[0]
-	if !maps.Equal(service.Spec.Selector, fleet.Labels) || !maps.Equal(c.deployments[0].Spec.Selector.MatchLabels, fleet.Labels) ||
-		!maps.Equal(c.budgets[0].Spec.Selector.MatchLabels, fleet.Labels) {
-		t.Error("the Service, the Deployment and its budget don't select the same pods")
+	manifests(t).wantServed(t)
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) { r.render(t).wantServed(t) })
 	}
-	if service.Spec.Ports[0].TargetPort.StrVal != port.Name || !strings.HasSuffix(settingsOf(t, read(t, "fleet.yaml")).Listen, ":8080") ||
+}
+
+// wantServed checks that the Service, and the variables of scrapers, lead to the proxies of the only
+// Deployment.
+func (c *cluster) wantServed(t *testing.T) {
+	t.Helper()
+	deployment, service := c.deployments[0], c.services[0]
+	pod := deployment.Spec.Template
+	selectors := []map[string]string{service.Spec.Selector, deployment.Spec.Selector.MatchLabels}
+	for _, b := range c.budgets {
+		selectors = append(selectors, b.Spec.Selector.MatchLabels)
+	}
+	for _, s := range selectors {
+		if !maps.Equal(s, pod.Labels) {
+			t.Errorf("the Service, the Deployment and its budget don't select the same pods: %v", selectors)
+		}
+	}
+	port := named(pod, "robotsproxy").Ports[0]
+	listen := settingsOf(t, c.configMaps[deployment.Name].Data["config.yaml"]).Listen
+	if service.Spec.Ports[0].TargetPort.StrVal != port.Name || !strings.HasSuffix(listen, ":8080") ||
 		port.ContainerPort != 8080 || service.Spec.Ports[0].Port != 8080 {
 		t.Error("the Service does not lead to the port of the proxies")
 	}
 	url := "http://" + service.Name + ":8080"
-	if got := c.configMaps["robotsproxy-env"].Data["http_proxy"]; got != url {
+	if got := c.configMaps[deployment.Name+"-env"].Data["http_proxy"]; got != url {
 		t.Errorf("the scraper's proxy is %s, want %s", got, url)
+	}
+	if service.Spec.Type != "" && service.Spec.Type != corev1.ServiceTypeClusterIP || pod.Spec.HostNetwork || port.HostPort != 0 {
+		t.Error("the proxies can be reached from outside the cluster")
 	}
 }
 
 // The scraper can reach only the proxies, and DNS to find them.
 func TestScraperHasNoOtherWayOut(t *testing.T) {
 	c := manifests(t)
-	fleet, scraper := c.pods()["Deployment robotsproxy"], c.pods()["Job scraper"]
+	c.wantNoOtherWayOut(t, c.pods()["Job scraper"])
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			c := r.render(t)
+			c.wantNoOtherWayOut(t, c.notedPod(t))
+		})
+	}
+}
+
+func (c *cluster) wantNoOtherWayOut(t *testing.T, scraper corev1.PodTemplateSpec) {
+	t.Helper()
 	closed := false
 	for _, policy := range c.policies {
 		if !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
@@ -429,7 +484,7 @@ func TestScraperHasNoOtherWayOut(t *testing.T) {
 		}
 		closed = closed || maps.Equal(policy.Spec.PodSelector.MatchLabels, scraper.Labels)
 		for _, rule := range policy.Spec.Egress {
-			wantNarrow(t, rule, fleet.Labels)
+			wantNarrow(t, rule, c.deployments[0].Spec.Template.Labels)
 		}
 	}
 	if !closed {

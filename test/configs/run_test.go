@@ -41,17 +41,20 @@ func (s setup) place(t *testing.T) *place {
 	for name, text := range s.files {
 		p.write(filepath.Join(s.etc, name), p.moved(text))
 	}
-	if len(s.caFiles) == 0 {
-		return p
+	if len(s.caFiles) > 0 {
+		made := t.TempDir()
+		if out, err := exec.Command(program, "ca", "--data-dir", made).CombinedOutput(); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		for path, name := range s.caFiles {
+			p.write(filepath.Join(s.etc, path), readFile(t, filepath.Join(made, name)))
+		}
 	}
-	made := t.TempDir()
-	if out, err := exec.Command(program, "ca", "--data-dir", made).CombinedOutput(); err != nil {
-		t.Fatalf("%v:\n%s", err, out)
+	if s.trust == "" && s.scraperTrust != "" { // the operator asks the proxy for its certificate
+		certificate, err := p.command("ca").Output()
+		must(t, err)
+		p.write(filepath.Join(s.scraperTrust, "ca.pem"), string(certificate))
 	}
-	for path, name := range s.caFiles {
-		p.write(filepath.Join(s.etc, path), readFile(t, filepath.Join(made, name)))
-	}
-	p.write(filepath.Join(s.scraperTrust, "ca.pem"), readFile(t, filepath.Join(made, "ca.pem")))
 	return p
 }
 
@@ -81,6 +84,7 @@ func (p *place) moved(text string) string {
 	return strings.NewReplacer(
 		p.scraper["http_proxy"], "http://"+p.listen,
 		"    - fe80::/10\n    - 127.0.0.0/8\n", "",
+		"  - fe80::/10\n  - 127.0.0.0/8\n", "", // as the chart writes it
 	).Replace(text)
 }
 

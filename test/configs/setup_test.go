@@ -1,4 +1,4 @@
-// Package configs tests the examples in configs/: that Kubernetes, Compose and systemd accept
+// Package configs tests the examples in configs/: that Kubernetes, Helm, Compose and systemd accept
 // them, that their configurations are valid, and that the scrapers that they set up work with
 // their proxies.
 package configs
@@ -55,7 +55,7 @@ type setup struct {
 // setups returns the setups of all examples.
 func setups(t *testing.T) []setup {
 	t.Helper()
-	return slices.Concat(kubernetesSetups(t), []setup{composeSetup(t), systemdSetup(t), redirectingService(t)})
+	return slices.Concat(kubernetesSetups(t), chartSetups(t), []setup{composeSetup(t), systemdSetup(t), redirectingService(t)})
 }
 
 // settings are the keys of a configuration that the tests need.
