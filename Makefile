@@ -104,8 +104,8 @@ screenshots:
 	@.ci/deps test
 	cd test && ROBOTSPROXY_PICTURES=$(CURDIR)/docs ROBOTSPROXY_PICTURES_FOR=$(or $(FOR),10m) go test -count=1 -timeout 90m -run '^TestPictures$$' ./e2e
 
-# Runs every client of the table in docs/clients.md through robotsproxy run, and sealed, beside those
-# that read no proxy variables. Has libraries that others wrote verify our signatures, and
+# Runs the clients and crawlers of docs/clients.md through robotsproxy run, and sealed, beside those
+# that read no proxy variables; counts how often they ask again. Has libraries that others wrote verify our signatures, and
 # read our web archives.
 test-clients: clients-deps .clients/installed
 	go test -count=1 -tags clients -run '^TestLibrar' -timeout 5m ./proxy/sign

@@ -51,6 +51,7 @@ type pages struct{ allowed, refused string }
 var (
 	shopPages        = pages{"/products/lamp", "/cart"}
 	shopRepositories = pages{"/products/shop.git", "/account/shop.git"}
+	shopClips        = pages{"/products/lamp.mp4", "/account/lamp.mp4"}
 )
 
 // What a refusal looks like: its status and Proxy-Status, or the page that
@@ -113,7 +114,7 @@ func wantByProxy(t *testing.T, asked []*http.Request) {
 	}
 }
 
-// repositories returns a handler that serves git repositories, and pages that say their own
+// repositories returns a handler that serves git repositories, and pages and clips that say their own
 // path. The one file of each repository says the repository's path.
 func repositories(t *testing.T) http.HandlerFunc {
 	t.Helper()
@@ -133,6 +134,9 @@ func repositories(t *testing.T) http.HandlerFunc {
 		if strings.Contains(r.URL.Path, ".git/") {
 			backend.ServeHTTP(w, r)
 			return
+		}
+		if strings.HasSuffix(r.URL.Path, ".mp4") {
+			w.Header().Set("Content-Type", "video/mp4") // else yt-dlp takes it for a page
 		}
 		io.WriteString(w, "the page "+r.RequestURI)
 	}

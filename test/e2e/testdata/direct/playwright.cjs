@@ -11,4 +11,4 @@ const crawler = new PlaywrightCrawler(
   },
   new Configuration({ persistStorage: false }),
 );
-crawler.run([process.argv[2]]);
+crawler.run([process.argv[2]]).then(() => process.exit()); // else it may not end by itself
