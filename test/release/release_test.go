@@ -185,9 +185,9 @@ func TestArchiveCanBeMadeAgain(t *testing.T) {
 			t.Errorf("it has no %s", want)
 		}
 	}
-	strings, err := os.ReadFile(filepath.Join(unpacked(t, file.Name()), "robotsproxy"))
+	program, err := os.ReadFile(filepath.Join(unpacked(t, file.Name()), "robotsproxy"))
 	must(t, err)
-	if regexp.MustCompile(`robotsproxy-release-[0-9]`).Match(strings) {
+	if regexp.MustCompile(`robotsproxy-release-[0-9]`).Match(program) {
 		t.Error("the program names the folder in which it was built")
 	}
 }
