@@ -72,13 +72,15 @@ func (a *Admission) Wait(ctx context.Context) error {
 	now := a.gate.now()
 	if a.gate.pacer != nil && a.paces() {
 		a.permit, err = a.gate.pacer.Wait(ctx, a.paceRequest())
+		judged := now
+		now = a.gate.now()
+		if err != nil || a.permit.Waited() != "" { // else it started at once, however long the machine took for that
+			a.queued = now.Sub(judged)
+		}
 		if errors.As(err, &a.late) {
 			err = nil
 			a.Hold = a.late.Hold
 		}
-		judged := now
-		now = a.gate.now()
-		a.queued = now.Sub(judged)
 	}
 	a.waited = now.Sub(a.asked)
 	return err
