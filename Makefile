@@ -54,7 +54,7 @@ soak: build
 	@.ci/deps test
 	cd test && go run ./soak -robotsproxy $(abspath $(PROGRAM)) -for $(or $(FOR),5m) $(if $(SEED),-seed $(SEED))
 
-# What a request costs, compared with other proxies: fourteen minutes, or two with
+# What a request costs, compared with other proxies: twenty minutes, or three with
 # QUICK=1. BENCH adds flags: BENCH="-proxies 'robotsproxy|squid' -cases ^HTTPS".
 bench: build
 	@.ci/deps bench

@@ -3,8 +3,8 @@
 // itself. It reads each proxy's own CPU time from the kernel. All traffic is on loopback. Run
 // it from the project's folder:
 //
-//	make bench                # everything, in some fourteen minutes
-//	make bench QUICK=1        # fewer and shorter rounds, in two minutes
+//	make bench                # everything, in some twenty minutes
+//	make bench QUICK=1        # fewer and shorter rounds, in three minutes
 //	make bench BENCH="-cases 'HTTP,' -proxies 'robotsproxy|squid'"
 //	make bench-idle           # what robotsproxy needs for 10,000 idle connections of each kind
 //	make bench-sealed         # what a sealed command costs
