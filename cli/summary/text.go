@@ -45,13 +45,15 @@ func (s *Summary) Print(w io.Writer) {
 		s.printSealed(line)
 	}
 	if s.Sealable && !s.Inner {
-		line("what went past the proxy was not seen; run --sealed leaves no way past it")
+		line("requests that bypassed the proxy were not seen; run --sealed prevents that")
 	}
 	switch {
 	case len(s.Distrusted) > 0:
 		line("the command does not seem to trust the proxy's CA: it closed the connection when it saw the certificate for %s", first(s.Distrusted, maxDistrusted))
 	case s.Total == 0 && s.Sealed == nil && len(s.NoProxy.Hosts) == 0 && !s.Inner: // else another line says why
 		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
+	case s.Total == 0 && s.Sealed != nil && len(s.Sealed.Refused)+len(s.Sealed.Passed)+len(s.Sealed.Denied)+len(s.Sealed.Failed) == 0:
+		line("the command sent no request; for what serves on this machine's 127.0.0.1, use --forward PORT: a sealed command has one of its own")
 	}
 	line("%s", strings.Join(s.totals(), ", "))
 }

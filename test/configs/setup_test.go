@@ -171,7 +171,7 @@ func variables(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(line, "#") {
-			all[name] = value
+			all[name] = strings.Trim(value, `"`) // systemd's and a shell's
 		}
 	}
 	return all

@@ -60,7 +60,7 @@ func notSealedLine() string {
 	if !seal.Likely() {
 		return ""
 	}
-	return "robotsproxy: what went past the proxy was not seen; run --sealed leaves no way past it\n"
+	return "robotsproxy: requests that bypassed the proxy were not seen; run --sealed prevents that\n"
 }
 
 // sealedOrNot runs a test of run twice: with a command that is not sealed, and with one
