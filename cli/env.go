@@ -33,7 +33,7 @@ warns if no proxy answers there, or one with another CA. The last example adds a
 name, by which an identity can recognise its clients.
 
 With --unset, env prints commands that undo what an earlier env has set in this shell.
-They do not bring back a proxy that the variables named before.
+They do not bring back what the variables said before: open a new shell for that.
 
 With --tls, the variables name the proxy as one that is reached over TLS: at the address
 of listen_tls, or at the one that --listen gives, which must be in its certificate. Some
