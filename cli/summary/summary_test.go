@@ -148,7 +148,7 @@ func TestNothingWasAskedFor(t *testing.T) {
 	const advice = "the command sent no request"
 	for want, change := range map[string]func(*Summary){
 		"sent no request through the proxy": func(*Summary) {},
-		"sent no request; for what serves":  func(s *Summary) { s.Sealed = &sealed.Report{} },
+		"sent no request; a sealed command": func(s *Summary) { s.Sealed = &sealed.Report{} },
 		"not judged, because of no_proxy":   func(s *Summary) { s.NoProxy.Hosts = []string{"localhost"} },
 		"does not seem to trust":            func(s *Summary) { s.Distrusted = []string{"example.com"} },
 		"0 requests, 0 refused":             func(s *Summary) { s.Inner = true }, // the outer run says it

@@ -53,7 +53,7 @@ func (s *Summary) Print(w io.Writer) {
 	case s.Total == 0 && s.Sealed == nil && len(s.NoProxy.Hosts) == 0 && !s.Inner: // else another line says why
 		line("the command sent no request through the proxy; robotsproxy run --help says what each client needs")
 	case s.Total == 0 && s.Sealed != nil && len(s.Sealed.Refused)+len(s.Sealed.Passed)+len(s.Sealed.Denied)+len(s.Sealed.Failed) == 0:
-		line("the command sent no request; for what serves on this machine's 127.0.0.1, use --forward PORT: a sealed command has one of its own")
+		line("the command sent no request; a sealed command has a 127.0.0.1 of its own, and --forward PORT leads to this machine's")
 	}
 	line("%s", strings.Join(s.totals(), ", "))
 }
