@@ -125,13 +125,22 @@ func become(parent *net.UnixConn, path string, args []string) error {
 // seal makes the network, covers the files, and returns the descriptors of the report's
 // sockets. They stay open until this process executes the command.
 func (r *report) seal(s settings) (descriptors []int, err error) {
-	// Covering takes as long as all the rest, of which it needs nothing.
+	// Covering takes as long as making the network, and needs nothing of it.
 	covered := make(chan error, 1)
 	go func() {
 		var err error
 		r.Warnings, err = cover.Files(s.Trust)
 		covered <- atStep("covering files", err)
 	}()
+	descriptors, err = r.makeNetwork(s)
+	if coverErr := <-covered; err == nil { // it has ended in any case: the report is the caller's now
+		err = coverErr
+	}
+	return descriptors, err
+}
+
+// makeNetwork makes the network, and returns the descriptors of the report's sockets.
+func (r *report) makeNetwork(s settings) (descriptors []int, err error) {
 	if err := loopbackUp(); err != nil {
 		return nil, atStep("bringing the loopback interface up", err)
 	}
@@ -150,7 +159,7 @@ func (r *report) seal(s settings) (descriptors []int, err error) {
 		}
 	}
 	r.Sockets = sockets.roles
-	return sockets.descriptors, <-covered
+	return sockets.descriptors, nil
 }
 
 // dropPrivileges leaves the calling thread no capability, and no way to get one in its
